@@ -40,3 +40,8 @@ class Held:
         """The micro-batches held after each action: `[1, 2, 1, 0]` for `0F0 0F1 0B0 0B1`."""
         changes = self.changes
         return list(accumulate(changes.get(action.kind, 0.0) for action in actions))
+
+
+def is_over(held: float, limit: float | None) -> bool:
+    """Whether more is held than a limit allows, beyond rounding; None is no limit. `is_over(4.0, 4)` -> False."""
+    return limit is not None and not held <= limit + 1e-9

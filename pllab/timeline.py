@@ -4,7 +4,7 @@ Simulated, emulated and real runs all return a `Timeline`, so one picture can sh
 measurement. Times are seconds on one clock; only differences mean anything. Standard library only.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -105,21 +105,30 @@ class Timeline:
     @cached_property
     def busy_of_ranks(self) -> tuple[float, ...]:
         """Per rank, the seconds in which it was computing."""
-        return tuple(_covered(self.of_rank(rank)) for rank in range(self.num_ranks))
+        works = (self._work_of(rank) for rank in range(self.num_ranks))
+        return tuple(sum(max(0.0, span.end - max(span.start, free)) for free, span in work) for work in works)
 
-    def idle_times(self, rank: int) -> Iterator[tuple[float, float]]:
-        """Start and length of each time in which a rank does no work, from the start of the timeline to its end.
+    def idle_times(self, rank: int) -> Iterator[tuple[float, float, Span | None]]:
+        """Each time in which a rank does no work: from when to when, and the span that ends it, None at the end.
 
-        Example: a rank that works from 1 s to 3 s of a run of 4 s is idle in `(0, 1)` and `(3, 1)`.
+        Example: a rank that works on `span` from 1 s to 3 s of a run of 4 s is idle in `(0, 1, span)` and
+        `(3, 4, None)`.
         """
+        reached = self.start
+        for free, span in self._work_of(rank):
+            if span.start > free:
+                yield free, span.start, span
+            reached = max(free, span.end)
+        if self.end > reached:
+            yield reached, self.end, None
+
+    def _work_of(self, rank: int) -> Iterator[tuple[float, Span]]:
+        """The spans that keep a rank busy, each with the time from which the rank was free for it."""
         free = self.start
         for span in self.of_rank(rank):
             if span.action.kind not in _NOT_BUSY:
-                if span.start > free:
-                    yield free, span.start - free
+                yield free, span
                 free = max(free, span.end)
-        if self.end > free:
-            yield free, self.end - free
 
     @property
     def idle(self) -> float:
@@ -191,14 +200,3 @@ class Timeline:
             Span(span.rank, span.action, span.start - self.start, span.end - self.start) for span in self.spans
         )
         return type(self)(moved, self.engine, self.num_ranks)
-
-
-def _covered(spans: Sequence[Span]) -> float:
-    """Length of the union of the busy spans, in seconds."""
-    total, reached = 0.0, float("-inf")
-    for span in sorted(spans, key=itemgetter(2)):
-        if span.action.kind in _NOT_BUSY:
-            continue
-        total += max(0.0, span.end - max(span.start, reached))
-        reached = max(reached, span.end)
-    return total

@@ -27,9 +27,10 @@ def import_traces(traces: tuple[Path, ...] = (), step: int | None = None, output
     print("\n".join(f"{name:<16} {printable(text)}" for name, text in report(recorded)))
     if output is not None:
         from pllab.show import BubbleStudio  # with the widget libraries, which the report does not need
-        from pllab.show.studio.trace import studio_of_run
 
-        studio_of_run(BubbleStudio, recorded).export_html(output)
+        schedule, timeline = recorded.schedule, recorded.timeline
+        costs = estimate([(schedule, timeline)])
+        BubbleStudio(schedule, costs=costs, measured=timeline, note=recorded.note).export_html(output)
         print(f"page in {output}")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby, islice
 
 from pllab.arguments import is_number
-from pllab.memory import Held
+from pllab.memory import Held, is_over
 from pllab.schedule.dependencies import Walk, needs
 from pllab.schedule.model import Action, Kind, Schedule
 
@@ -200,7 +200,7 @@ def _memory(schedule: Schedule, limit: float, held: Held) -> Iterator[Problem]:
     unit = "micro-batches" if stages == 1 else f"micro-batches of {stages:g} stages"
     for rank, row in enumerate(schedule.rows):
         for action, count in zip(row, held.after_each(row), strict=True):
-            if not count / stages <= limit + 1e-9:
+            if is_over(count / stages, limit):
                 sentence = f"rank {rank} holds {count / stages:g} {unit} at {action}, more than the limit of {limit:g}"
                 yield Problem(f"{sentence}; run a backward before it or raise the limit", (action,))
                 break

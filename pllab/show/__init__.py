@@ -15,20 +15,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pllab.show.figures import Figure, chart, draw_spread, figure
+from pllab.show.pictures.fingerprint import draw_fingerprint
+from pllab.show.pictures.index_map import draw_index_map
+from pllab.show.pictures.matrix_shards import draw_shards
+from pllab.show.pictures.memory_bars import draw_memory
+from pllab.show.pictures.message_sizes import draw_buckets
+from pllab.show.pictures.race_board import Race
+from pllab.show.pictures.rank_groups import draw_mesh
+from pllab.show.pictures.ring import draw_ring
+from pllab.show.pictures.stage_cuts import draw_cut, draw_cuts
+from pllab.show.pictures.ticks import draw_clock
 from pllab.show.timeline_picture import describe_timeline, draw_timeline
 
 if TYPE_CHECKING:
     from pllab.show.editor import ScheduleEditor
-    from pllab.show.pictures.fingerprint import draw_fingerprint
-    from pllab.show.pictures.index_map import draw_index_map
-    from pllab.show.pictures.matrix_shards import draw_shards
-    from pllab.show.pictures.memory_bars import draw_memory
-    from pllab.show.pictures.message_sizes import draw_buckets
-    from pllab.show.pictures.race_board import Race
-    from pllab.show.pictures.rank_groups import draw_mesh
-    from pllab.show.pictures.ring import draw_ring
-    from pllab.show.pictures.stage_cuts import draw_cut, draw_cuts
-    from pllab.show.pictures.ticks import draw_clock
     from pllab.show.player import TimelinePlayer
     from pllab.show.studio import BubbleStudio
 
@@ -55,26 +55,11 @@ __all__ = [
     "figure",
 ]
 
-_ROOMS = {
-    "BubbleStudio": "studio",
-    "Race": "pictures.race_board",
-    "ScheduleEditor": "editor",
-    "TimelinePlayer": "player",
-    "draw_buckets": "pictures.message_sizes",
-    "draw_clock": "pictures.ticks",
-    "draw_cut": "pictures.stage_cuts",
-    "draw_cuts": "pictures.stage_cuts",
-    "draw_fingerprint": "pictures.fingerprint",
-    "draw_index_map": "pictures.index_map",
-    "draw_memory": "pictures.memory_bars",
-    "draw_mesh": "pictures.rank_groups",
-    "draw_ring": "pictures.ring",
-    "draw_shards": "pictures.matrix_shards",
-}
+_WIDGETS = {"BubbleStudio": "studio", "ScheduleEditor": "editor", "TimelinePlayer": "player"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import pictures and widgets when they are first asked for: a machine without anywidget can still draw."""
-    if name not in _ROOMS:
+    """Import a widget when it is first asked for: a machine without anywidget can still draw."""
+    if name not in _WIDGETS:
         raise AttributeError(f"module 'pllab.show' has no attribute {name!r}")
-    return getattr(import_module(f"pllab.show.{_ROOMS[name]}"), name)
+    return getattr(import_module(f"pllab.show.{_WIDGETS[name]}"), name)

@@ -4,11 +4,12 @@ Idle time is a slab of strong ink. Work lies on it in tints with outlines: a bar
 a backward, none for weights. The later stages of a rank are paler. A label is as long as its box allows.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pllab.show.theme import LIGHT, name_of, write_seconds
-from pllab.timeline import Span, Timeline
+from pllab.show.theme import LIGHT, name_of
+from pllab.timeline import ActionLike, Span, Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,19 +18,59 @@ if TYPE_CHECKING:
 BAR_IN = 0.03  # the bar of a forward or a backward: 3 pixels at 100 dots per inch
 _LINE_PT = 0.72  # an outline of one pixel
 _LETTER_PT = 0.66  # width of a letter for each point of its size, rounded up
+_MOST_STROKES = 2000  # one by one boxes are put on whole pixels; more are drawn at once, which costs little
 _SMALL_PT = 8.0  # 11 pixels at 100 dots per inch, the smallest that reads well
 
 IDLE: dict[str, Any] = {"facecolor": LIGHT.idle, "edgecolor": LIGHT.idle_stripe, "hatch": "///", "linewidth": 0}
 Range = tuple[float, float]  # start and length
 Band = tuple[float, float]  # top and height
+Paint = tuple[str, str] | None  # fill and outline
 
 
-def first_stages(timeline: Timeline) -> dict[int, int]:
-    """The lowest stage of each rank; boxes of later ones are paler."""
-    stages: dict[int, int] = {}
-    for span in timeline.spans:
-        stages[span.rank] = min(span.action.stage, stages.get(span.rank, span.action.stage))
-    return stages
+class Box(NamedTuple):
+    """An action on paper: when it begins and how long it is, top and height of its band, and how it looks."""
+
+    run: Range
+    band: Band
+    kind: str
+    is_later: bool = False
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the boxes of a timeline have in common, in a picture and in words.
+
+    Args:
+        staged: whether a rank runs more than one stage, so that a label must name the stage.
+        digits: how many the number of the last micro-batch has; all labels have room for as many.
+        first: the lowest stage of each rank; boxes of later ones are paler.
+        wired: whether it has communication, which runs on a strip below the work.
+    """
+
+    staged: bool
+    digits: int
+    first: Mapping[int, int]
+    wired: bool
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> "Labels":
+        """Those of a timeline."""
+        stages: dict[int, set[int]] = {}
+        for span in timeline.spans:
+            stages.setdefault(span.rank, set()).add(span.action.stage)
+        last = max((span.action.microbatch for span in timeline.spans), default=0)
+        first = {rank: min(each) for rank, each in stages.items()}
+        wired = any(span.action.kind == "C" for span in timeline.spans)
+        return cls(any(len(each) > 1 for each in stages.values()), len(str(last)), first, wired)
+
+    def is_later(self, span: Span) -> bool:
+        """Whether an action is of another stage than the first of its rank."""
+        return span.action.stage > self.first[span.rank]
+
+
+def label_of(action: ActionLike, staged: bool) -> str:
+    """The label of a box: `F3`, or `2F3` where a rank has several stages."""
+    return f"{action.stage if staged else ''}{action.kind}{action.microbatch}"
 
 
 def draw_idle(axes: "Axes", run: Range, band: Band) -> None:
@@ -37,13 +78,31 @@ def draw_idle(axes: "Axes", run: Range, band: Band) -> None:
     axes.broken_barh([run], band, **IDLE)
 
 
-def draw_work(axes: "Axes", run: Range, band: Band, kind: str, *, is_later: bool = False, bar: float = 0.0) -> None:
-    """A box of work in an axes whose rows grow downwards; `bar` is the height of the bar in its units."""
-    line = LIGHT.outline_of(kind)
-    axes.broken_barh([run], band, facecolor=LIGHT.fill_of(kind, is_later), edgecolor=line, linewidth=_LINE_PT)
-    top = {"F": band[0], "B": band[0] + band[1] - bar, "I": band[0] + band[1] - bar}.get(kind)
-    if top is not None:
-        axes.broken_barh([run], (top, bar), facecolor=line, linewidth=0)
+def draw_work(axes: "Axes", boxes: Iterable[Box], bar: float = 0.0, least: float = 0.0, paint: Paint = None) -> None:
+    """Boxes of work in an axes whose rows grow downwards.
+
+    `bar` is the height of the bar in units of the axes. What is shorter than `least` is a tint alone. With `paint`, a
+    fill and an outline, all boxes look alike, as the steps before and after the one that is shown.
+    """
+    from matplotlib.collections import PolyCollection
+
+    parts = []
+    for (start, length), (top, height), kind, is_later in boxes:
+        fill, line = paint or (LIGHT.fill_of(kind, is_later), LIGHT.outline_of(kind))
+        is_wide = length >= least
+        parts.append(((start, length), (top, height), fill, line, _LINE_PT if is_wide else 0.0))
+        edge = {"F": top, "B": top + height - bar, "I": top + height - bar}.get(kind)
+        if edge is not None and bar and is_wide and not paint:
+            parts.append(((start, length), (edge, bar), line, line, 0.0))
+    strokes = [[part] for part in parts] if len(parts) <= _MOST_STROKES else [parts]
+    for stroke in strokes:
+        shapes = [
+            [(start, top), (start, top + height), (start + length, top + height), (start + length, top)]
+            for (start, length), (top, height), *_ in stroke
+        ]
+        fills, lines, widths = zip(*(look for _, _, *look in stroke), strict=True)
+        drawn = PolyCollection(shapes, facecolors=fills, edgecolors=lines, linewidths=widths)
+        axes.add_collection(drawn, autolim=False)
 
 
 def draw_held(axes: "Axes", times: Sequence[float], tops: Sequence[float], floor: float, limit: float | None) -> None:
@@ -58,12 +117,11 @@ def draw_held(axes: "Axes", times: Sequence[float], tops: Sequence[float], floor
     axes.hlines(limit, times[0], times[-1], color=LIGHT.over, linestyle=":", linewidth=1.0, alpha=opacity)
 
 
-def write_idle(axes: "Axes", run: Range, middle: float, words: str, width_pt: float) -> None:
+def write_idle(axes: "Axes", middle: tuple[float, float], words: str, room_pt: tuple[float, float]) -> None:
     """`idle 60 ms` on a slab, `60 ms` on a short one, nothing on a shorter one."""
     for text in (f"idle {words}", words):
-        if width_pt >= _LETTER_PT * _SMALL_PT * len(text) + 6:
-            at = run[0] + run[1] / 2, middle
-            axes.text(*at, text, color=LIGHT.on_idle, size=_SMALL_PT + 0.5, ha="center", va="center_baseline")
+        if room_pt[0] >= _LETTER_PT * _SMALL_PT * len(text) + 6 and room_pt[1] >= 1.1 * _SMALL_PT:
+            axes.text(*middle, text, color=LIGHT.on_idle, size=_SMALL_PT + 0.5, ha="center", va="center_baseline")
             return
 
 
@@ -74,6 +132,8 @@ def write_label(
 
     All numbers count as having `digits`, so that boxes of one width look alike.
     """
+    if room_pt[0] < _SMALL_PT:
+        return
     short = label.lstrip("0123456789")
     more = digits - len(short) + 1
     full_pt = 10.0 if room_pt[1] >= 14 else _SMALL_PT
@@ -87,26 +147,7 @@ def write_label(
             return
 
 
-def digits_of(timeline: Timeline) -> int:
-    """How many digits the number of its last micro-batch has."""
-    return max((len(str(span.action.microbatch)) for span in timeline.spans), default=1)
-
-
-def label_of(span: Span, with_stage: bool) -> str:
-    """The label of a box: `F3`, or `2F3` if a rank has several stages."""
-    stage = span.action.stage if with_stage else ""
-    return f"{stage}{span.action.kind}{span.action.microbatch}"
-
-
-def write_gaps(axes: "Axes", timeline: Timeline, rank: int, band: Band, scale: tuple[float, float]) -> None:
-    """Say how long a rank idles, on each slab that has room; `scale` is axis units and points for each second."""
-    per_second, points = scale
-    for start, length in timeline.idle_times(rank):
-        run = start * per_second, length * per_second
-        write_idle(axes, run, band[0] + band[1] / 2, write_seconds(length), length * points)
-
-
-def draw_legend(fig: "Canvas", kinds: Iterable[str], most_columns: int, has_later: bool = False) -> None:
+def draw_legend(fig: "Canvas", kinds: Iterable[str], has_later: bool = False) -> None:
     """The kinds that occur, the tint of later stages, and idle time, at the foot of a figure."""
     from matplotlib.patches import Patch
 
@@ -116,7 +157,7 @@ def draw_legend(fig: "Canvas", kinds: Iterable[str], most_columns: int, has_late
         shown.append(_swatch(letters[0], "later stage of its rank", is_later=True))
     idle = Patch(**IDLE, label="idle")
     handles = [*shown, idle]
-    columns = min(len(handles), most_columns)
+    columns = min(len(handles), 5)
     by_kind = {handle: _with_bar(handle) for handle in shown}
     fig.legend(handles=handles, handler_map=by_kind, loc="lower center", ncols=columns, frameon=False, fontsize=10)
 

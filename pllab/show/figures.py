@@ -115,6 +115,14 @@ def chart(x_label: str, y_label: str, width_in: float = 6.4, height_in: float = 
         yield axes
 
 
+def name_rows(axes: "Axes", names: Sequence[str], lines: Sequence[str] = ()) -> None:
+    """Rows of height 1 from the top down, each with its name; only these lines of the frame stay."""
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[[side for side in axes.spines if side not in lines]].set_visible(False)
+
+
 def draw_spread(
     axes: "Axes", xs: Sequence[float], spreads: Sequence[tuple[float, float, float]], scale: float = 1.0, **look: Any
 ) -> None:

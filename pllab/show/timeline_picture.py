@@ -4,20 +4,23 @@ Several timelines share one time axis, each starting at zero, so a prediction ca
 and text alternatives use these words, and other pictures of schedules use this time axis.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from pllab.show.boxes import (
     BAR_IN,
-    digits_of,
+    Band,
+    Box,
+    Labels,
+    Range,
     draw_idle,
     draw_legend,
     draw_work,
-    first_stages,
     label_of,
-    write_gaps,
+    write_idle,
     write_label,
 )
 from pllab.show.figures import TITLE, Figure, drawing, figure
@@ -26,14 +29,17 @@ from pllab.timeline import Span, Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 _WIDTH_IN = 9.6
+_LEFT, _SHARE = 0.1, 0.88  # of the width, for the names of ranks and for the time
 _ROW_IN = 0.44
 _WIRED_ROW_IN = 0.58  # a row with a strip for communication below the work
 _HEAD_IN = 0.42  # room above a timeline for its label
 _FOOT_IN = 1.08  # room below the last one for the axis and the legend
-_BOX = 0.8  # height of a box within its row of height 1
-_WIRE = 0.32  # height of the strip for communication, where there is any
+_BAND = (-0.4, 0.8)  # of the boxes: from the middle of their row of height 1 up, and their height
+_WIRE = 0.4  # share of the strip for communication, where there is any
+_LEAST_PT = 4.0  # a box that is narrower has no outline
 
 
 def describe_timeline(timeline: Timeline) -> str:
@@ -64,12 +70,6 @@ def _describe_peak(peaks: Sequence[float]) -> list[str]:
     return [f"at most {count_of(highest, 'micro-batch')} in flight on {where}"]
 
 
-def has_several_stages(timeline: Timeline) -> bool:
-    """Whether some rank runs more than one stage, so that a label must name the stage."""
-    pairs = {(span.rank, span.action.stage) for span in timeline.spans}
-    return len(pairs) > len({rank for rank, _ in pairs})
-
-
 def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> Figure:
     """Draw one or several timelines below each other on one time axis.
 
@@ -83,77 +83,96 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
     if titles is not None and len(titles) != len(timelines):
         raise ValueError(f"{len(titles)} titles do not fit {len(timelines)} timelines; give one title for each")
     names = [""] * len(timelines) if titles is None else list(titles)
-    heights = [_height_of(timeline) for timeline in timelines]
-    total = sum(heights) + _HEAD_IN * len(heights) + _FOOT_IN
-    clock = _TimeAxis.for_longest(max(timeline.makespan for timeline in timelines))
-    with drawing(_WIDTH_IN, total) as fig:
-        top = total
-        for timeline, name, height in zip(timelines, names, heights, strict=True):
-            top -= _HEAD_IN + height
-            axes = fig.add_axes((0.1, top / total, 0.88, height / total))
-            _draw_one(axes, timeline.from_zero(), name, clock)
-        show_time_axis(axes, clock.unit)
-        kinds = (str(span.action.kind) for timeline in timelines for span in timeline.spans)
-        draw_legend(fig, kinds, 5, any(map(has_several_stages, timelines)))
-        return figure(fig, _describe_all(timelines, names))
+    named = list(zip(names, timelines, strict=True))
+    rows = [(one.num_ranks, _WIRED_ROW_IN if Labels.of(one).wired else _ROW_IN) for one in timelines]
+    longest = max(one.makespan for one in timelines)
+    with panels([_label(one, name) for name, one in named], rows, (0.0, longest)) as (fig, clock, drawn):
+        for axes, one, (_, row_in) in zip(drawn, timelines, rows, strict=True):
+            draw_run(axes, one.from_zero(), clock, row_in)
+        kinds = (str(span.action.kind) for one in timelines for span in one.spans)
+        draw_legend(fig, kinds, any(Labels.of(one).staged for one in timelines))
+        told = [f"{name}, {describe_timeline(one)}" if name else describe_timeline(one) for name, one in named]
+        return figure(fig, "; ".join(told))
 
 
 @dataclass(frozen=True)
-class _TimeAxis:
-    """The shared time axis: its unit, units per second, and the longest run in that unit."""
+class TimeAxis:
+    """The time axis that panels share: its unit, and what a second is in this unit and in points on paper."""
 
     unit: str
     per_second: float
-    longest: float
-
-    @classmethod
-    def for_longest(cls, longest_s: float) -> "_TimeAxis":
-        unit, per_second = ("s", 1.0) if longest_s >= 1 else ("ms", 1e3)
-        return cls(unit, per_second, longest_s * per_second or 1.0)
-
-    def points(self, duration: float) -> float:
-        """Width on paper of a duration in seconds, in points."""
-        return duration * self.per_second / self.longest * (_WIDTH_IN * 0.88) * 72
+    points: float
 
 
-def _height_of(timeline: Timeline) -> float:
-    """Inches of its rows."""
-    return timeline.num_ranks * (_WIRED_ROW_IN if _is_wired(timeline) else _ROW_IN)
+@contextmanager
+def panels(
+    titles: Sequence[str], rows: Sequence[tuple[int, float]], seconds: tuple[float, float]
+) -> "Iterator[tuple[Canvas, TimeAxis, list[Axes]]]":
+    """Panels below each other on one time axis; `rows` are the ranks of each, and the inches of a row."""
+    start, end = seconds if seconds[1] > 0 else (0.0, 1e-3)
+    unit, per_second = ("s", 1.0) if end >= 1 else ("ms", 1e3)
+    total = sum(num_ranks * row_in + _HEAD_IN for num_ranks, row_in in rows) + _FOOT_IN
+    with drawing(_WIDTH_IN, total) as fig:
+        drawn, top = [], total
+        for title, (num_ranks, row_in) in zip(titles, rows, strict=True):
+            top -= _HEAD_IN + num_ranks * row_in
+            axes = fig.add_axes((_LEFT, top / total, _SHARE, num_ranks * row_in / total))
+            _name_rows(axes, title, num_ranks)
+            axes.set_xlim(start * per_second, end * per_second)
+            drawn.append(axes)
+        _show_time_axis(drawn[-1], unit)
+        yield fig, TimeAxis(unit, per_second, _WIDTH_IN * _SHARE * 72 / (end - start)), drawn
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """What the boxes of one timeline have in common."""
+def draw_run(
+    axes: "Axes", timeline: Timeline, clock: TimeAxis, row_in: float, band: Band = _BAND, window: Range | None = None
+) -> None:
+    """One timeline into its panel: a slab of idle time for each rank, and its work on top, with labels.
 
-    wired: bool
-    staged: bool
-    digits: int
-    first: Mapping[int, int]
-
-    @classmethod
-    def of(cls, timeline: Timeline) -> "_Rows":
-        return cls(_is_wired(timeline), has_several_stages(timeline), digits_of(timeline), first_stages(timeline))
-
-
-def _draw_one(axes: "Axes", timeline: Timeline, name: str, clock: _TimeAxis) -> None:
-    """One timeline into its panel: label, a slab for each rank, and the spans on top."""
-    show_rows(axes, _label(timeline, name), timeline.num_ranks)
-    axes.set_xlim(0, clock.longest)
-    rows = _Rows.of(timeline)
+    `band` is where boxes are in a row of height 1. With a `window`, from when to when, other steps run before and
+    after, and how long a slab is stays unwritten.
+    """
+    labels, scale = Labels.of(timeline), clock.per_second
+    low, high = window or (0.0, timeline.makespan)
     for rank in range(timeline.num_ranks):
-        band = _band(rank, "", rows.wired)
-        draw_idle(axes, (0.0, timeline.makespan * clock.per_second), band)
-        write_gaps(axes, timeline, rank, band, (clock.per_second, clock.points(1.0)))
+        draw_idle(axes, (low * scale, (high - low) * scale), _band_of(rank, "", band, labels.wired))
+    draw_work(axes, boxes_of(timeline, clock, band), BAR_IN / row_in, _LEAST_PT / clock.points * scale)
+
+    def place(band: Band, start: float, seconds: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The middle of a box, and its width and height in points."""
+        middle = (start + seconds / 2) * scale, band[0] + band[1] / 2
+        return middle, (seconds * clock.points, band[1] * row_in * 72)
+
+    for rank in range(timeline.num_ranks):
         for span, free_s in _uncovered(timeline.of_rank(rank)):
-            _draw_span(axes, span, free_s, clock, rows)
+            middle, room = place(_band_of(rank, span.action.kind, band, labels.wired), span.start, free_s)
+            write_label(axes, middle, label_of(span.action, labels.staged), room, labels.digits)
+        for start, end, _ in () if window else timeline.idle_times(rank):
+            middle, room = place(_band_of(rank, "", band, labels.wired), start, end - start)
+            write_idle(axes, middle, write_seconds(end - start), room)
 
 
-def _band(rank: int, kind: str, wired: bool) -> tuple[float, float]:
-    """Bottom and height of a box: communication runs on a strip below the work where a timeline has any."""
-    top = rank - _BOX / 2
+def boxes_of(timeline: Timeline, clock: TimeAxis, band: Band, by_s: float = 0.0) -> list[Box]:
+    """The spans as boxes, moved by some seconds."""
+    labels, scale = Labels.of(timeline), clock.per_second
+    return [
+        Box(
+            ((span.start + by_s) * scale, span.duration * scale),
+            _band_of(span.rank, span.action.kind, band, labels.wired),
+            str(span.action.kind),
+            labels.is_later(span),
+        )
+        for rank in range(timeline.num_ranks)
+        for span, _ in _uncovered(timeline.of_rank(rank))
+    ]
+
+
+def _band_of(rank: int, kind: str, band: Band, wired: bool) -> Band:
+    """Top and height of a box."""
+    top, height = rank + band[0], band[1]
     if not wired:
-        return top, _BOX
-    return (top + _BOX - _WIRE, _WIRE) if kind == "C" else (top, _BOX - _WIRE)
+        return top, height
+    return (top + height * (1 - _WIRE), height * _WIRE) if kind == "C" else (top, height * (1 - _WIRE))
 
 
 def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
@@ -164,17 +183,7 @@ def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
             yield span, min(span.end, later.start) - span.start if later else span.duration
 
 
-def _draw_span(axes: "Axes", span: Span, free_s: float, clock: _TimeAxis, rows: _Rows) -> None:
-    kind, band = str(span.action.kind), _band(span.rank, span.action.kind, rows.wired)
-    start, row_in = span.start * clock.per_second, _WIRED_ROW_IN if rows.wired else _ROW_IN
-    is_later = span.action.stage > rows.first[span.rank]
-    draw_work(axes, (start, span.duration * clock.per_second), band, kind, is_later=is_later, bar=BAR_IN / row_in)
-    middle = start + free_s * clock.per_second / 2, band[0] + band[1] / 2
-    room = clock.points(free_s), band[1] * row_in * 72
-    write_label(axes, middle, label_of(span, rows.staged), room, rows.digits)
-
-
-def show_rows(axes: "Axes", title: str, num_ranks: int) -> None:
+def _name_rows(axes: "Axes", title: str, num_ranks: int) -> None:
     """A title, and a row of height 1 for each rank from the top down, with the names that there is room for."""
     axes.set_title(title, **TITLE, pad=5)
     axes.set_ylim(num_ranks - 0.5, -0.5)
@@ -185,7 +194,7 @@ def show_rows(axes: "Axes", title: str, num_ranks: int) -> None:
     axes.spines[:].set_visible(False)
 
 
-def show_time_axis(axes: "Axes", unit: str) -> None:
+def _show_time_axis(axes: "Axes", unit: str) -> None:
     """Round times below the lowest panel."""
     from matplotlib.ticker import MaxNLocator
 
@@ -195,21 +204,8 @@ def show_time_axis(axes: "Axes", unit: str) -> None:
     axes.set_xlabel(f"time ({unit})")
 
 
-def _is_wired(timeline: Timeline) -> bool:
-    """Whether the timeline has communication to draw."""
-    return any(span.action.kind == "C" for span in timeline.spans)
-
-
 def _label(timeline: Timeline, name: str) -> str:
     engine = ENGINE_LABELS[timeline.engine]
     makespan, bubble = write_seconds(timeline.makespan), write_percent(timeline.bubble_fraction)
     numbers = f"makespan {makespan}, bubble fraction {bubble}"
     return f"{name}, {engine}: {numbers}" if name else f"{engine}: {numbers}"
-
-
-def _describe_all(timelines: Sequence[Timeline], names: Sequence[str]) -> str:
-    sentences = [
-        f"{name}, {describe_timeline(timeline)}" if name else describe_timeline(timeline)
-        for timeline, name in zip(timelines, names, strict=True)
-    ]
-    return "; ".join(sentences)

@@ -67,17 +67,6 @@ class Widget(anywidget.AnyWidget):
         return data, metadata
 
 
-def check_place(name: str, place: int, count: int) -> int:
-    """Check the number of the thing shown, 0 to `count - 1`.
-
-    Raises:
-        TraitError: it is too large, as in `step 5 does not exist; choose 0 to 4`.
-    """
-    if not 0 <= place < max(1, count):
-        raise traitlets.TraitError(f"{name} {place} does not exist; choose 0 to {count - 1}")
-    return int(place)
-
-
 def takes_costs(run: Run | None) -> bool:
     """Whether a run has a parameter named `costs`: then it gets them, and its timeline is in their unit.
 

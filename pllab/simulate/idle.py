@@ -4,7 +4,6 @@ Both combine the data flow of the schedule with the spans of a timeline, from an
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 from math import fsum
 from typing import Literal, NamedTuple, get_args
 
@@ -122,10 +121,7 @@ def gaps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> 
     """
     links = Links(schedule, timeline, costs)
     return tuple(
-        gap
-        for rank, row in enumerate(links.rows)
-        for gap in _of_rank(rank, row, links, timeline.start, timeline.end)
-        if gap.end > gap.start
+        gap for rank in range(timeline.num_ranks) for gap in _of_rank(rank, timeline, links) if gap.end > gap.start
     )
 
 
@@ -178,18 +174,14 @@ def idle_causes(schedule: Schedule, timeline: Timeline, costs: Costs | None = No
     return tuple(IdleCause(cause, idle, idle / total if total else 0.0) for cause, idle in sums.items())
 
 
-def _of_rank(rank: int, row: tuple[Span, ...], links: Links, start: float, end: float) -> Iterator[Gap]:
-    if not row:
-        yield Gap(rank, start, end, "drain", None)
-        return
-    sent = links.last_input(row[0])
-    yield Gap(rank, start, row[0].start, "start-up", _action(sent))
-    reached = row[0].end
-    for before, span in pairwise(row):
-        reached = max(reached, before.end)
-        if span.start > reached:
-            yield from _between(reached, span, links)
-    yield Gap(rank, max(reached, row[-1].end), end, "drain", None)
+def _of_rank(rank: int, timeline: Timeline, links: Links) -> Iterator[Gap]:
+    for start, end, span in timeline.idle_times(rank):
+        if span is None:
+            yield Gap(rank, start, end, "drain", None)
+        elif span is links.rows[rank][0]:
+            yield Gap(rank, start, span.start, "start-up", _action(links.last_input(span)))
+        else:
+            yield from _between(start, span, links)
 
 
 def _between(start: float, span: Span, links: Links) -> Iterator[Gap]:

@@ -10,7 +10,6 @@ from pllab.show.studio.settings import TOUR
 from tests.browser.bench import block, order
 from tests.browser.jupyterlab import open_and_run, use_the_widget
 from tests.browser.scenes import SCENES
-from tests.browser.studio.repaint import measure_all
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
@@ -159,15 +158,3 @@ def test_the_tour_runs_from_the_keyboard_alone(lab):
     expect(root.get_by_role("button", name="fewer ranks")).to_be_focused()
     press("ArrowDown")
     expect(root.get_by_role("button", name="fewer ranks")).to_be_focused()
-
-
-def test_the_repaint_of_the_studio_is_measured(lab, record_property):
-    lab.set_viewport_size({"width": 1280, "height": 720})
-    root = lab.locator(".pl-studio")
-    for p, m in ((16, 64), (32, 256)):
-        for name, size in (("Ranks", p), ("Micro-batches", m)):
-            box = root.get_by_role("spinbutton", name=name, exact=True)
-            box.fill(str(size))
-            box.press("Tab")
-        expect(root.locator(".pl-pic")).to_have_attribute("aria-label", re.compile(f"{p} ranks, {m} micro-batches"))
-        measure_all(lab, root, f"p = {p}, m = {m}, JupyterLab", record_property)

@@ -18,8 +18,6 @@ playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DI
 expect = playwright.expect
 
 ROOT = Path(__file__).parents[2]
-SELECTED = """() => [...document.querySelectorAll(".jp-Notebook .jp-Cell")].findIndex(
-  (cell) => cell.classList.contains("jp-mod-active"))"""
 # The widget of each lesson that has one.
 WIDGETS = {
     "00": "TimelinePlayer",
@@ -53,7 +51,8 @@ def test_a_lesson_runs_and_its_widget_follows_the_keyboard(number, own_page, lab
     try:
         open_and_run(own_page, lab_server, notebook.name)
         if number in WIDGETS:
-            try_the_widget(own_page, WIDGETS[number])
+            scene = SCENES[WIDGETS[number]]
+            use_the_widget(own_page, scene.root, scene.control, scene.key)
         if number in SLIDERS:
             try_the_slider(own_page, *SLIDERS[number])
     finally:
@@ -62,14 +61,6 @@ def test_a_lesson_runs_and_its_widget_follows_the_keyboard(number, own_page, lab
     cells = [cell for cell in read_cells(lab_server.folder / notebook.name) if cell.cell_type == "code"]
     assert [cell.id for cell in cells if not cell.execution_count] == []
     assert errors_in(cells) == []
-
-
-def try_the_widget(page, name):
-    scene = SCENES[name]
-    use_the_widget(page, scene.root, scene.control, scene.key)
-    page.keyboard.press("Home")
-    if name == "TimelinePlayer":
-        step_the_player(page)
 
 
 def try_the_slider(page, before, after):
@@ -96,22 +87,3 @@ def errors_in(cells):
         for output in cell.outputs
         if output.output_type == "error"
     ]
-
-
-def step_the_player(page):
-    """Reach the first player by keyboard focus alone and step: the spoken line changes, the notebook does not."""
-    player = page.locator(".pl-player").first
-    expect(player).to_have_attribute("data-pl-state", "ready")
-    live, grid = player.locator(".pl-live"), player.get_by_role("grid")
-    first = live.text_content()
-    grid.focus()
-    selected = page.evaluate(SELECTED)
-    page.keyboard.press("ArrowRight")
-    expect(live).not_to_have_text(first)
-    page.keyboard.press("ArrowDown")
-    expect(grid).to_be_focused()
-    page.keyboard.press("End")
-    expect(live).to_contain_text("every rank is done")
-    page.keyboard.press("Home")
-    expect(live).to_have_text(first)
-    assert page.evaluate(SELECTED) == selected

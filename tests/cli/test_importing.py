@@ -28,7 +28,11 @@ def test_a_line_per_fact_and_a_page(traces, tmp_path, capsys):
     shares = [float(line.split("%")[0].split()[-1]) for line in lines[8:13]]
     assert sum(shares) == pytest.approx(100, abs=0.1)
     _, runs, _ = unpacked(page.read_text(encoding="utf-8"))
-    assert Schedule.from_csv(runs["measured"]["csv"]) == one_f_one_b(2, 4)
+    measured = runs["measured"]
+    assert Schedule.from_csv(measured["csv"]) == one_f_one_b(2, 4) and "CPU" in measured["note"]
+    assert sum(one["seconds"] for one in measured["causes"]) == pytest.approx(RUN.idle, rel=1e-3)
+    predicted = next(one for one in runs.values() if one["engine"] == "simulated" and one["csv"] == measured["csv"])
+    assert predicted["step"]["length_s"] == pytest.approx(RUN.makespan) == pytest.approx(measured["step"]["length_s"])
     assert lines[1].endswith(" 1F1B")
     assert lines[7].split()[2] == f"{RUN.idle * 1e3:.3f}"
 

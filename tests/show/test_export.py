@@ -22,14 +22,21 @@ def studio():
     return show.BubbleStudio("1F1B", 4, 8, compare="GPipe", memory_limit=6)
 
 
+def press(studio, what):
+    """What a button of the studio delivers."""
+    studio.order = {"what": what, "number": what}
+    assert studio.delivery["number"] == what
+    return studio.delivery["name"], studio.file
+
+
 def test_csv_is_the_schedule(studio):
-    text = studio.export_csv()
-    assert Schedule.from_csv(text) == studio.schedule
-    assert next(csv.reader(text.splitlines()))[:5] == ["0F0", "0F1", "0F2", "0F3", "0B0"]
+    name, content = press(studio, "CSV")
+    assert name == "1f1b-4-ranks-8-micro-batches.csv" and Schedule.from_csv(content.decode()) == studio.schedule
+    assert next(csv.reader(content.decode().splitlines()))[:5] == ["0F0", "0F1", "0F2", "0F3", "0B0"]
 
 
 def test_the_trace_has_a_process_a_run_a_thread_a_rank_and_microseconds(studio):
-    trace = json.loads(studio.export_chrome_trace())
+    trace = json.loads(press(studio, "Trace")[1])
     events = trace["traceEvents"]
     names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
     assert names == {1: "1: 1F1B, simulated", 2: "2: GPipe, simulated"}
@@ -53,7 +60,7 @@ def test_a_measured_trace_starts_at_zero(forward_only):
 def test_perfetto_takes_no_thread_for_another():
     """To Perfetto 0 is the idle thread of Linux, and a thread with its process's number the main one, drawn first."""
     studio = show.BubbleStudio("1F1B", 8, 2, compare="GPipe")
-    events = json.loads(studio.export_chrome_trace())["traceEvents"]
+    events = json.loads(press(studio, "Trace")[1])["traceEvents"]
     processes = {one["pid"] for one in events}
     threads = [one["tid"] for one in events if one["name"] == "thread_name"]
     assert 0 not in processes | set(threads)
@@ -77,7 +84,7 @@ def test_every_arrow_has_two_ends_and_a_number_of_its_own(studio):
     alone = Timeline.of([Span(0, Action(0, Kind.F, 0), 0.0, 1.0), Span(0, Action(0, Kind.U, 0), 1.0, 2.0)], "real")
     assert "bind_id" not in to_chrome_trace({"run": alone})
     ways = {}
-    for one in json.loads(studio.export_chrome_trace())["traceEvents"]:
+    for one in json.loads(press(studio, "Trace")[1])["traceEvents"]:
         if one["ph"] == "X":
             ways.setdefault(one["bind_id"], []).append((one["ts"], one["pid"], one["flow_in"], one["flow_out"]))
     assert len(ways) == 2 * 8, "a way a micro-batch and run"
@@ -96,11 +103,14 @@ def test_what_follows_at_once_in_a_trace_does_not_overlap():
             assert round((before["ts"] + before["dur"]) * 1000) <= round(after["ts"] * 1000)
 
 
-def test_pictures_are_what_their_suffix_says(studio, tmp_path):
-    data = studio.export_png(tmp_path / "one.png")
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    assert (tmp_path / "one.png").read_bytes() == data
-    tree = ElementTree.fromstring(studio.export_svg(tmp_path / "one.svg"))
+def test_pictures_and_pages_are_what_their_suffix_says(studio):
+    name, content = press(studio, "PNG")
+    assert name.endswith(".png") and content == studio.static().png
+    name, content = press(studio, "HTML")
+    assert name.endswith(".html") and content.decode() == studio.export_html()
+    name, content = press(studio, "SVG")
+    assert name.endswith(".svg")
+    tree = ElementTree.fromstring(content)
     assert tree.tag.endswith("svg")
     texts = {"".join(node.itertext()).strip() for node in tree.iter() if node.tag.endswith("}text")}
     assert {"F0", "B7", "rank 3", "time (s)"} <= texts
@@ -120,7 +130,7 @@ def test_the_page_holds_every_setting_of_a_lecture_and_asks_for_nothing(studio, 
         other = show.BubbleStudio(name, p, m)
         key = f"{name}|{p}|{m}"
         assert blocks[key] == other.actions
-        assert runs[key] == json.loads(json.dumps(other.view["runs"][0])) | {"csv": other.export_csv()}
+        assert runs[key] == json.loads(json.dumps(other.view["runs"][0])) | {"csv": other.schedule.to_csv()}
 
 
 def test_a_hand_out_has_the_sizes_that_were_asked_for_and_the_run_that_was_measured():
@@ -157,13 +167,3 @@ def test_a_page_cannot_be_broken_by_what_it_holds(word):
     assert "<title>" + html.escape(word) in page
     assert "<" not in re.search(r'id="state">(.*?)</script>', page, re.S)[1]
     assert unpacked(page)[0] == {"word": word}
-
-
-@pytest.mark.parametrize("what", ["SVG", "CSV", "Trace", "HTML", "PNG"])
-def test_a_button_is_answered_with_a_named_file(studio, what):
-    studio.order = {"what": what, "number": "7"}
-    assert studio.delivery["number"] == "7"
-    assert studio.delivery["name"].startswith("1f1b-4-ranks-8-micro-batches.")
-    makers = {"SVG": studio.export_svg, "CSV": studio.export_csv, "Trace": studio.export_chrome_trace}
-    made = {**makers, "HTML": studio.export_html, "PNG": studio.export_png}[what]()
-    assert studio.file == (made if isinstance(made, bytes) else made.encode())

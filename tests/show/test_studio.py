@@ -35,6 +35,11 @@ def unpack(block):
     ]
 
 
+def runs_of(studio):
+    """What the browser shows of each run."""
+    return [one for one in studio.view["runs"] if one]
+
+
 def stretched(timeline, engine="real"):
     """The same run as another engine might have measured it: later, and a tenth slower."""
     spans = (Span(one.rank, one.action, 7 + one.start * 1.1, 7 + one.end * 1.1) for one in timeline.spans)
@@ -46,17 +51,16 @@ def test_both_bubble_numbers_follow_the_sliders_as_the_formulas_say(family):
     studio = show.BubbleStudio(family)
     for p, m in [(1, 1), (2, 1), (4, 8), (7, 3), (16, 64)]:
         studio.num_ranks, studio.num_microbatches = p, m
-        run = studio.state()["runs"][0]
-        assert run["bubble_fraction"] == pytest.approx((p - 1) / (m + p - 1))
-        assert run["bubble_overhead"] == pytest.approx((p - 1) / m)
-        assert run["makespan_s"] == pytest.approx(3 * (m + p - 1))
+        step = studio.view["runs"][0]["step"]
+        assert step["bubble_fraction"] == pytest.approx((p - 1) / (m + p - 1))
+        assert step["bubble_overhead"] == pytest.approx((p - 1) / m)
+        assert step["length_s"] == pytest.approx(3 * (m + p - 1))
     shown = studio.view["runs"][0]
     assert (shown["name"], shown["engine"], shown["title"]) == (
         family,
         "simulated",
         f"{family}, 16 ranks, 64 micro-batches",
     )
-    assert shown["step"]["bubble_fraction"] == pytest.approx(15 / 79)
 
 
 def test_the_browser_gets_every_family_as_it_is_simulated():
@@ -70,7 +74,6 @@ def test_the_browser_gets_every_family_as_it_is_simulated():
         times = {span.action: (span.start, span.end) for span in timeline.spans}
         assert all(one[2:] == pytest.approx(times[one[1]], rel=1e-5) for one in sent), case
         assert sent == sorted(sent, key=lambda one: (one[0], one[2])), case
-        assert studio.view["runs"][0]["most_held"] == studio.state()["runs"][0]["most_held"], case
 
 
 def test_the_numbers_of_a_prediction_are_those_of_its_spans():
@@ -113,9 +116,9 @@ def test_without_a_barrier_zb_h2_has_no_bubble_and_zb_h1_a_third_of_1f1bs(p, m):
     """Table 1 of Qi et al. 2023 at equal costs: 1F1B idles 3(p-1) of F, I and W, ZB-H1 p-1, ZB-H2 nothing."""
     idle = {"1F1B": 3 * (p - 1), "ZB-H1": p - 1, "ZB-H2": 0}
     for name, seconds in idle.items():
-        run = show.BubbleStudio(name, p, m).state()["runs"][0]
-        assert run["period_s"] == pytest.approx(3 * m + seconds), name
-        assert run["steady_bubble_fraction"] == pytest.approx(seconds / (3 * m + seconds), abs=1e-9), name
+        steady = show.BubbleStudio(name, p, m).view["runs"][0]["steady"]
+        assert steady["length_s"] == pytest.approx(3 * m + seconds), name
+        assert steady["bubble_fraction"] == pytest.approx(seconds / (3 * m + seconds), abs=1e-9), name
 
 
 def test_no_actions_are_no_numbers():
@@ -128,7 +131,7 @@ def test_a_rank_does_the_same_work_and_counts_the_same_memory_however_it_is_cut(
         studio = show.BubbleStudio(name, 4, 8)
         assert studio.timeline.busy == pytest.approx(4 * 8 * 3.0), name
         peaks = [peak / family.stages_per_rank for peak in peak_in_flight(studio.schedule)]
-        assert studio.state()["runs"][0]["most_held"] == pytest.approx(peaks), name
+        assert studio.view["runs"][0]["most_held"] == pytest.approx(peaks), name
 
 
 def test_two_traits_that_change_together_are_one_simulation(monkeypatch):
@@ -140,41 +143,23 @@ def test_two_traits_that_change_together_are_one_simulation(monkeypatch):
     assert len(counted) == 1
     title = studio.view["runs"][0]["title"]
     assert (title, studio.view["stamp"]) == ("1F1B, 8 ranks, 16 micro-batches", 1234.5)
-    studio.projector, studio.steady, studio.shades = False, True, True
-    assert len(counted) == 1
-
-
-def test_costs_of_single_stages_are_kept_and_can_be_changed():
-    costs = Costs(forward=(1.0, 2.0, 1.0, 1.0), backward_input=0.5, backward_weight=0.5, p2p=0.25)
-    studio = show.BubbleStudio("1F1B", 4, 8, costs)
-    assert [studio.costs.duration(stage, Kind.F) for stage in range(4)] == [1.0, 2.0, 1.0, 1.0]
-    assert studio.costs.message(0, 1) == 0.25
-    studio.stage_costs = {"3": (None, 9.0, None)}
-    assert [studio.costs.duration(stage, Kind.I) for stage in range(4)] == [0.5, 0.5, 0.5, 9.0]
-    assert [studio.costs.duration(stage, Kind.F) for stage in range(4)] == [1.25] * 4
-    studio.num_ranks = 2
-    assert [studio.costs.duration(stage, Kind.I) for stage in range(2)] == [0.5, 0.5]
+    studio.projector, studio.steady, studio.shades, studio.stamp = False, True, True, 12.5
+    assert len(counted) == 1 and studio.view["stamp"] == 12.5, "nothing to draw, and the browser waits for an answer"
 
 
 def test_above_the_memory_limit_the_picture_stays_and_its_twin_says_so():
     studio = show.BubbleStudio("1F1B", 4, 8, compare="GPipe", memory_limit=4)
-    assert studio.view["problem"] == ""
+    assert studio.view["problem"] == "" and len(unpack(studio.compared)) == 64
+    assert [(one["name"], max(one["most_held"])) for one in runs_of(studio)] == [("1F1B", 4), ("GPipe", 8)]
     first, second = studio.static().alt.split("; ")
     assert first.endswith("at most 4 micro-batches held by a rank")
     assert second.endswith("at most 8 micro-batches held by a rank, over the limit of 4")
+    studio.compare = ""
+    assert studio.compared == b""
     studio.family = "zero bubble search"
     studio.memory_limit = 0.5
     assert "memory" in studio.view["problem"], "a search under this limit finds nothing"
     assert studio.view["runs"][0]["name"] == "zero bubble search", "the last picture stays"
-
-
-def test_a_second_family_is_on_the_same_axis():
-    studio = show.BubbleStudio("GPipe", 4, 8, compare="1F1B")
-    assert [one["name"] for one in studio.state()["runs"]] == ["GPipe", "1F1B"]
-    assert [max(one["most_held"]) for one in studio.state()["runs"]] == [8, 4]
-    assert len(unpack(studio.compared)) == 64
-    studio.compare = ""
-    assert studio.compared == b""
 
 
 def test_a_measured_run_starts_at_zero_and_goes_when_the_schedule_does():
@@ -186,7 +171,7 @@ def test_a_measured_run_starts_at_zero_and_goes_when_the_schedule_does():
     studio.forward = 2.0
     assert studio.measured, "real stages cost what they cost"
     studio.num_microbatches = 9
-    assert (studio.measured, len(studio.state()["runs"])) == (b"", 1)
+    assert (studio.measured, len(runs_of(studio))) == (b"", 1)
     studio.num_microbatches = 8
     assert studio.measured
 
@@ -203,7 +188,7 @@ def test_the_run_button_runs_the_schedule_on_screen_and_tells_a_failure():
     studio = show.BubbleStudio("GPipe", 4, 8, run=run)
     studio.order = {"what": "run", "number": "1"}
     assert asked == [studio.schedule]
-    assert [one["engine"] for one in studio.state()["runs"]] == ["simulated", "emulated"]
+    assert [one["engine"] for one in runs_of(studio)] == ["simulated", "emulated (sleep)"]
     assert not studio.running
     studio.forward = 3.0
     assert not studio.measured, "emulated stages slept other costs"
@@ -238,7 +223,8 @@ def test_the_static_twin_says_and_draws_the_same():
     alt = studio.static().alt
     assert alt.startswith("1F1B, 4 ranks, 8 micro-batches, simulated: makespan 33 s, bubble fraction 27.3 %")
     assert "bubble overhead 37.5 %, at most 4 micro-batches held by a rank; GPipe, 4 ranks" in alt
-    data, _ = studio._repr_mimebundle_()
+    data, _ = studio._repr_mimebundle_()  # as every widget has it
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == studio.model_id
     assert data["text/plain"] == alt
     assert data["text/html"].startswith("<figure")
     studio.steady = True
@@ -259,7 +245,7 @@ def test_what_is_sent_is_plain():
 
 def test_idle_time_has_the_strongest_ink_of_the_picture_and_as_much_of_it_as_the_bubble():
     """1F1B idles 36 of 33 s times four ranks and ZB-H1 12 of 27 s: so much of the same width is drawn in idle ink."""
-    idle = [count_pixels(show.BubbleStudio(name, 4, 8).export_png(), LIGHT.idle) for name in ("1F1B", "ZB-H1")]
+    idle = [count_pixels(show.BubbleStudio(name, 4, 8).static().png, LIGHT.idle) for name in ("1F1B", "ZB-H1")]
     assert idle[0] / idle[1] == pytest.approx((36 / 33) / (12 / 27), rel=0.03)
 
 
@@ -305,10 +291,3 @@ def test_without_matplotlib_the_widget_is_shown_and_its_twin_alone_is_missing(mo
     assert "text/html" not in data
     with pytest.raises(ModuleNotFoundError):
         studio.static()
-
-
-def test_to_and_fro_is_answered_with_the_stamp_of_the_last_input():
-    studio = show.BubbleStudio("1F1B", 4, 8)
-    with studio.hold_trait_notifications():
-        studio.num_ranks, studio.stamp = 4, 12.5
-    assert studio.view["stamp"] == 12.5

@@ -7,7 +7,9 @@ that is not clear, or `2B0` where ranks have several stages.
 import re
 from typing import Any
 
+from pllab.memory import is_over
 from pllab.schedule import Action, Kind, Schedule
+from pllab.show.boxes import label_of
 from pllab.show.editor.judgement import BoardRules, Judgement
 from pllab.show.theme import (
     ENGINE_LABELS,
@@ -25,7 +27,7 @@ _ACTION_NAMES = re.compile(r"(?P<at> at )?\b(?P<stage>\d+)(?P<block>[FBIW]\d+)\b
 
 def label_in(whole: Schedule, action: ActionLike) -> str:
     """What stands on the block of an action: `B0`, or `2B0` if a rank of the schedule has several stages."""
-    return str(action) if whole.num_stages > whole.num_ranks else f"{action.kind}{action.microbatch}"
+    return label_of(action, whole.num_stages > whole.num_ranks)
 
 
 def sentence_of(text: str, whole: Schedule) -> str:
@@ -99,8 +101,7 @@ def _row_of(judgement: Judgement, rules: BoardRules, rank: int, measured: Timeli
     points = judgement.staircase(rank)
     peak = max((count for _, count in points), default=0.0)
     limit = rules.memory_limit
-    is_over = limit is not None and peak > limit + 1e-9
-    of_limit = "" if limit is None else f" of {write_number(limit)}" + (": too many" if is_over else "")
+    of_limit = "" if limit is None else f" of {write_number(limit)}" + (": too many" if is_over(peak, limit) else "")
     work = [span for span in measured.of_rank(rank) if span.action.kind != "C"] if measured else []
     return {
         "blocks": [
@@ -122,7 +123,7 @@ def _row_of(judgement: Judgement, rules: BoardRules, rank: int, measured: Timeli
         "peak": peak,
         "held": f"holds {write_number(peak)}{of_limit}",
         "ran": measured.engine if measured else "",
-        "is_over": is_over,
+        "is_over": is_over(peak, limit),
     }
 
 

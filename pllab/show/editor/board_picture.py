@@ -1,10 +1,10 @@
 """The printed twin of the schedule editor: the same rows, edges, measured spans and memory, drawn by matplotlib."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from pllab.show.boxes import BAR_IN, draw_held, draw_idle, draw_work, write_label
+from pllab.show.boxes import BAR_IN, Box, draw_held, draw_idle, draw_work, write_label
 from pllab.show.figures import TITLE, Figure, drawing, figure
 from pllab.show.theme import LIGHT
 
@@ -35,10 +35,8 @@ def draw_board(view: Mapping[str, Any], alt: str) -> Figure:
             top = pitch * rank
             if view["has_times"]:
                 draw_idle(axes, (0, until), (top, _BLOCK))
-            for block in row["blocks"]:
-                _draw_block(axes, block, (top, _BLOCK), view)
-            for block in row["measured"]:
-                _draw_block(axes, block, (top + _BLOCK + _STEP, ran - _STEP), view)
+            _draw_blocks(axes, row["blocks"], (top, _BLOCK), view)
+            _draw_blocks(axes, row["measured"], (top + _BLOCK + _STEP, ran - _STEP), view)
             _draw_memory(axes, row, view, top + _BLOCK + ran + _MEMORY)
         _draw_edges(axes, view, pitch)
         return figure(fig, alt)
@@ -61,11 +59,15 @@ def _name(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _draw_block(axes: "Axes", block: Mapping[str, Any], band: tuple[float, float], view: Mapping[str, Any]) -> None:
-    run = block["start"], block["end"] - block["start"]
-    draw_work(axes, run, band, block["kind"], is_later=block["is_later"], bar=BAR_IN / _ROW_IN)
-    room = run[1] / view["end"] * _WIDTH_IN * 0.86 * 72, band[1] * _ROW_IN * 72
-    write_label(axes, (run[0] + run[1] / 2, band[0] + band[1] / 2), block["text"], room, view["digits"])
+def _draw_blocks(
+    axes: "Axes", blocks: Sequence[Mapping[str, Any]], band: tuple[float, float], view: Mapping[str, Any]
+) -> None:
+    runs = [(block["start"], block["end"] - block["start"]) for block in blocks]
+    boxes = [Box(run, band, block["kind"], block["is_later"]) for run, block in zip(runs, blocks, strict=True)]
+    draw_work(axes, boxes, BAR_IN / _ROW_IN)
+    for (start, length), block in zip(runs, blocks, strict=True):
+        room = length / view["end"] * _WIDTH_IN * 0.86 * 72, band[1] * _ROW_IN * 72
+        write_label(axes, (start + length / 2, band[0] + band[1] / 2), block["text"], room, view["digits"])
 
 
 def _draw_memory(axes: "Axes", row: Mapping[str, Any], view: Mapping[str, Any], floor: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from pllab.memory import Held
+from pllab.memory import Held, is_over
 from pllab.schedule import Action, Kind, Problem, Schedule, ScheduleError, family_of, needs, problems
 from pllab.show.editor.edits import Position
 from pllab.simulate import Costs, critical_steps, simulate
@@ -113,8 +113,8 @@ def _ready(position: Position, whole: Schedule, rank: int, rules: BoardRules) ->
     if position.is_complete:
         return
     placed, present = frozenset(position.board.actions()), frozenset(whole.actions())
-    held = sum(Held().changes[action.kind] for action in position.board.rows[rank])
-    is_full = rules.memory_limit is not None and (held + 1) / whole.stages_per_rank > rules.memory_limit + 1e-9
+    held = [0.0, *Held().after_each(position.board.rows[rank])][-1]
+    is_full = is_over((held + 1) / whole.stages_per_rank, rules.memory_limit)
     seen = set()
     for action in sorted(position.left.rows[rank]):
         can_run = placed.issuperset(needs(action, whole.num_stages, present))

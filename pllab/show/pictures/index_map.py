@@ -48,17 +48,12 @@ def draw_index_map(
     """See who loads which sample: a panel for each policy and epoch, the samples in the order of the data set.
 
     `deal(world_size, epoch, remainder)` returns, for each rank, its steps, and for each step the numbers of the
-    samples. With `partition_dataset` from `pllab.data`:
+    samples. Example, where each rank makes two steps of one sample:
 
         def deal(world_size, epoch, remainder):
-            ranks = []
-            for rank in range(world_size):
-                loader = partition_dataset(rank, world_size, range(29), 4 * world_size, list, remainder=remainder)
-                loader.set_epoch(epoch)
-                ranks.append(list(loader))
-            return ranks
+            return [[[rank], [world_size + rank]] for rank in range(world_size)]
 
-        draw_index_map(29, deal, 4)
+        draw_index_map(8, deal, 4, epochs=[0], remainders=["in turn"])
 
     Args:
         num_samples: how many the data set has.
@@ -70,19 +65,17 @@ def draw_index_map(
     Raises:
         ValueError: there is nothing to show, or `deal` did not return an epoch.
     """
-    require(
-        bool(epochs and remainders and num_samples > 0),
-        f"{num_samples} samples, {len(epochs)} epochs and {len(remainders)} policies leave nothing to show; give at "
-        "least one of each",
-    )
-    panels, summaries = [], []
-    for remainder in remainders:
-        for epoch, counted, owners in _count(num_samples, deal, world_size, max(epochs), remainder):
-            if epoch in epochs:
-                panels.append((f"{remainder}, epoch {epoch}", counted, owners))
-                ranks = f"{num_samples} samples, {count_of(world_size, 'rank')}, epoch {epoch}, {remainder}"
-                summaries.append(f"{ranks}: {counted}")
-    return figure(_draw(panels, len(epochs)), "\n".join(summaries), caption=_KEY)
+    counts = f"{num_samples} samples, {len(epochs)} epochs and {len(remainders)} policies"
+    can_show = bool(epochs and remainders and num_samples > 0)
+    require(can_show, f"{counts} leave nothing to show; give at least one of each")
+    panels = [
+        (f"{remainder}, epoch {epoch}", f"epoch {epoch}, {remainder}: {counted}", owners)
+        for remainder in remainders
+        for epoch, counted, owners in _count(num_samples, deal, world_size, max(epochs), remainder)
+        if epoch in epochs
+    ]
+    sizes = f"{num_samples} samples, {count_of(world_size, 'rank')}"
+    return figure(_draw(panels, len(epochs)), "\n".join(f"{sizes}, {told}" for _, told, _ in panels), caption=_KEY)
 
 
 def _count(
@@ -155,12 +148,12 @@ def _draw(panels: Sequence[tuple[str, str, Owners]], in_row: int) -> Any:
     across, down = columns * _SQUARE_IN[0] + 0.2, lines * _SQUARE_IN[1] + _HEAD_IN
     num_rows = len(panels) // in_row
     with drawing(in_row * across, num_rows * down) as fig:
-        for number, (title, counted, owners) in enumerate(panels):
+        for number, (title, sentence, owners) in enumerate(panels):
             row, column = divmod(number, in_row)
             place = (column / in_row, 1 - (row + 1) / num_rows, 1 / in_row, (1 - _HEAD_IN / down) / num_rows)
             axes = fig.add_axes(place)
             head: dict[str, Any] = {"ha": "left", "va": "bottom"}
-            told = wrap(counted, int(across * 15))  # letters of an inch at this size
+            told = wrap(sentence.partition(": ")[2], int(across * 15))  # letters of an inch at this size
             axes.text(0.05, -0.08, "\n".join(told), size=8, **head)
             axes.text(0.05, -0.2 - 0.3 * len(told), title, size=11, weight="bold", **head)
             axes.set_xlim(-0.06, across / _SQUARE_IN[0] - 0.06)

@@ -4,7 +4,7 @@ The numbers are the caller's, measured and from a formula; all bars have one sca
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pllab.show.figures import Figure, drawing, figure
 from pllab.show.theme import LIGHT
@@ -45,30 +45,36 @@ def draw_memory(
         ValueError: there is no way, one has no rank or no formula, or a kind is unknown.
     """
     _check(measured, form)
-    rows = [
-        (name, rank, bar)
-        for name, bars in measured.items()
-        for rank, bar in [*((f"rank {rank}", bar) for rank, bar in enumerate(bars)), ("closed form", form[name])]
-    ]
-    top = max(sum(bar.values()) for *_, bar in rows)
     title = f"held at the fullest moment, {unit}, engine: {engine}"
+    used = {kind for name, bars in measured.items() for bar in (*bars, form[name]) for kind in bar}
+    letters = "; ".join(f"{_LETTERS[kind]}: {kind}" for kind in KINDS if kind in used)
+    told = [_sentence(name, bars, form[name], unit, (remarks or {}).get(name, "")) for name, bars in measured.items()]
+    sentence = f"{title[:1].upper()}{title[1:]}. {' '.join(told)}"
+    return figure(_draw(title, measured, form), sentence, caption=f"{letters}; dashed: closed form")
+
+
+def _draw(title: str, measured: Mapping[str, Sequence[Bar]], form: Mapping[str, Bar]) -> Any:
+    """The ways stand apart: a row for each rank, and the formula last."""
+    rows = [
+        (f"{name}, rank 0" if number == 0 else f"rank {number}" if number < len(bars) else "closed form", bar)
+        for name, bars in measured.items()
+        for number, bar in enumerate((*bars, form[name]))
+    ]
+    top = max(sum(bar.values()) for _, bar in rows)
     with drawing(8.0, 0.9 + 0.27 * len(rows), layout="constrained") as fig:
         axes = fig.add_subplot()
         place, places = -0.4, []
-        for _, rank, bar in rows:
-            place += 1.4 if rank == "rank 0" else 1.0  # the ways stand apart
+        for name, bar in rows:
+            place += 1.4 if name.endswith(", rank 0") else 1.0
             places.append(place)
-            _draw_bar(axes, place, bar, rank == "closed form", top)
-        axes.set_yticks(places, [f"{name}, {rank}" if rank == "rank 0" else rank for name, rank, _ in rows])
+            _draw_bar(axes, place, bar, name == "closed form", top)
+        axes.set_yticks(places, [name for name, _ in rows])
         axes.tick_params(axis="y", length=0)
         axes.set_xlim(0, top * 1.1)
         axes.set_ylim(place + 0.6, 0.3)
         axes.set_xlabel(title)
         axes.spines[["top", "right"]].set_visible(False)
-    used = {kind for *_, bar in rows for kind in bar}
-    letters = "; ".join(f"{_LETTERS[kind]}: {kind}" for kind in KINDS if kind in used)
-    told = [_sentence(name, bars, form[name], unit, (remarks or {}).get(name, "")) for name, bars in measured.items()]
-    return figure(fig, f"{title[:1].upper()}{title[1:]}. {' '.join(told)}", caption=f"{letters}; dashed: closed form")
+    return fig
 
 
 def _check(measured: Mapping[str, Sequence[Bar]], form: Mapping[str, Bar]) -> None:

@@ -9,8 +9,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from pllab.show.boxes import draw_work
-from pllab.show.figures import Figure, drawing, figure
+from pllab.arguments import require
+from pllab.show.boxes import Box, draw_work
+from pllab.show.figures import Figure, drawing, figure, name_rows
 from pllab.show.theme import LIGHT, count_of, write_number, write_seconds
 
 if TYPE_CHECKING:
@@ -81,28 +82,31 @@ def draw_buckets(
         ValueError: no gradients, a cost below 0, or a bucket of less than a byte.
     """
     choices = choices_of(sizes, alpha_s, beta_s, measured)
-    top = 1.05 * max(max(choice.seconds, (choice.measured or {}).get("high", 0.0)) for choice in choices)
+    top = 1.05e3 * max(max(choice.seconds, (choice.measured or {}).get("high", 0.0)) for choice in choices)
     if bucket_bytes is not None:
-        if bucket_bytes < 1:
-            raise ValueError(f"bucket_bytes is {bucket_bytes}; give 1 or more")
+        require(bucket_bytes >= 1, f"bucket_bytes is {bucket_bytes}; give 1 or more")
         points = {choice.bucket_bytes: choice.measured for choice in choices}
         place = min(bucket_bytes, sum(sizes))
         choices = [BucketChoice(sizes, place, alpha_s, beta_s, points.get(place))]
+    costs = f"{write_number(alpha_s * 1e6)} us per message + {write_number(beta_s * 1e9)} ns per byte"
+    title = f"{len(sizes)} gradients, {write_bytes(sum(sizes))}. predicted: {costs} (simulated from measured costs)"
+    drawn = _draw(choices, top, "" if bucket_bytes is None else str(choices[0]))
+    return figure(drawn, f"{title}; measured: real. {'; '.join(map(str, choices))}", f"{title}; measured: real.")
+
+
+def _draw(choices: Sequence[BucketChoice], top_ms: float, title: str) -> Any:
+    """Left the messages, right their times: a row for each size."""
     with drawing(9.8, 1.35 + 0.34 * len(choices), layout="constrained") as fig:
         boxes, times = fig.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         for row, choice in enumerate(choices):
             _draw_messages(boxes, row, choice)
         _draw_times(times, choices)
-        times.set_xlim(0, 1e3 * top)
+        times.set_xlim(0, top_ms)
+        name_rows(boxes, [f"{choice.label}: {len(choice.filled)}" for choice in choices])
         boxes.set_ylim(len(choices) - 0.4, -0.6)
-        boxes.set_yticks(range(len(choices)), [f"{choice.label}: {len(choice.filled)}" for choice in choices])
-        boxes.tick_params(axis="y", length=0)
-        if bucket_bytes is not None:
-            fig.suptitle(str(choices[0]), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
-    title = f"{len(sizes)} gradients, {write_bytes(sum(sizes))}"
-    costs = f"{write_number(alpha_s * 1e6)} us per message + {write_number(beta_s * 1e9)} ns per byte"
-    title = f"{title}. predicted: {costs} (simulated from measured costs); measured: real"
-    return figure(fig, f"{title}. {'; '.join(map(str, choices))}", caption=f"{title}.")
+        if title:
+            fig.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    return fig
 
 
 def choices_of(
@@ -113,10 +117,9 @@ def choices_of(
     Raises:
         ValueError: no gradients, or a cost below 0.
     """
-    if not sizes or min(sizes) < 1:
-        raise ValueError(f"buckets need gradients of at least one byte; got {list(sizes)[:5]}")
-    if alpha_s < 0 or beta_s < 0:
-        raise ValueError(f"a message cannot cost {alpha_s} s and a byte {beta_s} s; give costs of 0 or more")
+    require(min(sizes, default=0) >= 1, f"buckets need gradients of at least one byte; got {list(sizes)[:5]}")
+    costs = f"a message cannot cost {alpha_s} s and a byte {beta_s} s; give costs of 0 or more"
+    require(min(alpha_s, beta_s) >= 0, costs)
     total = sum(sizes)
     points = {min(int(point["bucket_bytes"]), total): point for point in measured}
     doubled = (_SMALLEST * 2**step for step in range(total.bit_length()))
@@ -148,15 +151,13 @@ def write_bytes(number: float) -> str:
 
 def _draw_messages(axes: "Axes", row: int, choice: BucketChoice) -> None:
     """The gradients side by side, as wide as they have bytes; messages alternate between two tints."""
-    start = 0
-    for number, size in enumerate(choice.filled):
-        draw_work(axes, (start, size), (row - 0.36, 0.72), "C", is_later=number % 2 == 1)
-        start += size
+    band, starts = (row - 0.36, 0.72), accumulate(choice.filled, initial=0)
+    messages = enumerate(zip(starts, choice.filled, strict=False))
+    draw_work(axes, [Box(message, band, "C", number % 2 == 1) for number, message in messages])
     ends = list(accumulate(choice.sizes))
     axes.vlines(ends[:-1], row + 0.2, row + 0.36, color=LIGHT.outline_of("C"), linewidth=0.5)
     axes.set_xlim(0, ends[-1])
     axes.set_xticks([])
-    axes.spines[:].set_visible(False)
     axes.set_xlabel("gradients in the order of backward, as wide as\ntheir bytes; a box is a message", fontsize=9)
     axes.set_title("bucket: messages", loc="left", fontsize=10)
 

@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pllab.show.figures import TITLE, Figure, drawing, figure
-from pllab.show.theme import ENGINE_LABELS, INK, LIGHT, count_of, mix, round_step, write_number
-from pllab.timeline import Engine
+from pllab.arguments import require
+from pllab.show.figures import TITLE, Figure, drawing, figure, name_rows
+from pllab.show.theme import INK, LIGHT, count_of, mix, round_step, write_number
 
 if TYPE_CHECKING:
     from ipywidgets import HTML
     from matplotlib.axes import Axes
+
+_UNIT = "tokens/s"
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,6 @@ class Contestant:
     """The progress and the speed of one contestant; `rates` is empty until it has finished."""
 
     name: str
-    unit: str
     progress: float = 0.0
     rate: float = 0.0
     rates: tuple[float, ...] = ()
@@ -50,7 +51,7 @@ class Contestant:
     @property
     def value(self) -> str:
         """Its speed in words: `1,000 tokens/s`."""
-        return f"{write_number(self.speed)} {self.unit}" if self.speed else "waiting"
+        return f"{write_number(self.speed)} {_UNIT}" if self.speed else "waiting"
 
     def __str__(self) -> str:
         """`one lane: median 1,000 tokens/s (990 to 1,010), baseline.`, or how far it is."""
@@ -74,16 +75,12 @@ class Race:
         ValueError: names are missing or repeated, or there is less than one device.
     """
 
-    def __init__(
-        self, names: Sequence[str], num_devices: int, unit: str = "tokens/s", *, engine: Engine = "real"
-    ) -> None:
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"a race needs different names, at least one; got {list(names)}")
-        if num_devices < 1:
-            raise ValueError(f"num_devices is {num_devices}; a race needs at least 1 device")
-        self._runners = {name: Contestant(name, unit) for name in names}
-        self.unit = unit
-        self.title = f"{count_of(num_devices, 'device')}, engine: {ENGINE_LABELS[engine]}"
+    def __init__(self, names: Sequence[str], num_devices: int) -> None:
+        differ = bool(names) and len(set(names)) == len(names)
+        require(differ, f"a race needs different names, at least one; got {list(names)}")
+        require(num_devices >= 1, f"num_devices is {num_devices}; a race needs at least 1 device")
+        self._runners = {name: Contestant(name) for name in names}
+        self.title = f"{count_of(num_devices, 'device')}, engine: real"
         self.top = 1.0
         """The right end of the axis, in the unit; it never shrinks."""
 
@@ -100,15 +97,15 @@ class Race:
         return list(self._runners.values())
 
     def update(self, name: str, progress: float, rate: float) -> None:
-        """Move a contestant: `progress` along the track from 0 to 1, `rate` now in the race's unit.
+        """Move a contestant: `progress` along the track from 0 to 1, `rate` now in tokens per second.
 
         Raises:
             ValueError: the name does not run here, or a number is out of range.
         """
-        if not 0.0 <= progress <= 1.0:
-            raise ValueError(f"progress {progress} of {name!r} is off the track; give a share from 0 to 1")
-        if not (math.isfinite(rate) and rate >= 0):
-            raise ValueError(f"rate {rate} of {name!r} is no throughput; give {self.unit}, 0 or more")
+        off = f"progress {progress} of {name!r} is off the track; give a share from 0 to 1"
+        require(0.0 <= progress <= 1.0, off)
+        is_rate = math.isfinite(rate) and rate >= 0
+        require(is_rate, f"rate {rate} of {name!r} is no throughput; give {_UNIT}, 0 or more")
         self._show(replace(self._runner(name), progress=float(progress), rate=float(rate)))
 
     def finish(self, name: str, rates: Sequence[float], verdict: str = "") -> None:
@@ -117,8 +114,8 @@ class Race:
         Raises:
             ValueError: the name does not run here, there are no rates, or one is not above 0.
         """
-        if not rates or not all(math.isfinite(rate) and rate > 0 for rate in rates):
-            raise ValueError(f"rates of {name!r} are {list(rates)}; give one number above 0 for each run")
+        are_rates = bool(rates) and all(math.isfinite(rate) and rate > 0 for rate in rates)
+        require(are_rates, f"rates of {name!r} are {list(rates)}; give one number above 0 for each run")
         home = tuple(float(rate) for rate in rates)
         self._show(replace(self._runner(name), progress=1.0, rates=home, verdict=verdict))
 
@@ -131,18 +128,15 @@ class Race:
             for row, runner in enumerate(self.runners):
                 _draw_runner(axes, row, runner, self.top)
             axes.set_xlim(0, self.top)
-            axes.set_ylim(len(self.runners) - 0.5, -0.5)
-            axes.set_yticks(range(len(self.runners)), [runner.name for runner in self.runners])
-            axes.tick_params(axis="y", length=0)
-            axes.spines[["top", "right", "left"]].set_visible(False)
+            name_rows(axes, [runner.name for runner in self.runners], ["bottom"])
             axes.xaxis.set_major_formatter(lambda value, _: write_number(value))
             has_spread = any(runner.rates for runner in self.runners)
-            axes.set_xlabel(f"{self.unit}, median and range" if has_spread else self.unit)
+            axes.set_xlabel(f"{_UNIT}, median and range" if has_spread else _UNIT)
             return figure(fig, " ".join([f"{self.title}.", *map(str, self.runners)]))
 
     def _runner(self, name: str) -> Contestant:
-        if name not in self._runners:
-            raise ValueError(f"{name!r} does not run in this race; the names are {list(self._runners)}")
+        known = f"{name!r} does not run in this race; the names are {list(self._runners)}"
+        require(name in self._runners, known)
         return self._runners[name]
 
     def _show(self, runner: Contestant) -> None:

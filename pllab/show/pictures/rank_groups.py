@@ -6,7 +6,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from pllab.arguments import whole_number
+from pllab.arguments import require, whole_number
 from pllab.show.figures import Figure, drawing, figure
 from pllab.show.theme import LIGHT, count_of
 
@@ -61,13 +61,19 @@ def draw_mesh(
             than there is room for.
     """
     sizes = {"pp": pp, "dp": dp, "tp": tp}
-    if sorted(order) != sorted(sizes):
-        raise ValueError(f"order is {tuple(order)}; name each of pp, dp and tp once")
+    require(sorted(order) == sorted(sizes), f"order is {tuple(order)}; name each of pp, dp and tp once")
     sizes = {name: sizes[name] for name in order}
     num_ranks = prod(sizes.values())
     each = num_ranks if ranks_per_host is None else ranks_per_host
     shown = axes_of(sizes, each)
-    places = _places(sizes, num_ranks, each)
+    hosts = count_of(-(-num_ranks // each), "host")
+    title = f"{' x '.join(f'{name} {size}' for name, size in sizes.items())}: {num_ranks} ranks on {hosts}"
+    caption = f"{title}. A box is a rank and the letter of its group; dashed: between hosts."
+    drawn = _draw(shown, _places(sizes, num_ranks, each), each)
+    return figure(drawn, f"{title}. " + ". ".join(f"{axis}: {_listed(axis)}" for axis in shown), caption=caption)
+
+
+def _draw(shown: Sequence[Axis], places: Sequence[Place], each: int) -> Any:
     width, height = (max(place[side] for place in places) + 1 for side in (0, 1))
     with drawing(max(9.0, 1.8 * width), 0.55 * height + 1.0, layout="constrained") as fig:
         for axis, axes in zip(shown, fig.subplots(1, 3, squeeze=False)[0], strict=True):
@@ -79,10 +85,7 @@ def draw_mesh(
             axes.set_xlim(-1.0, width)
             axes.set_ylim(height - 0.2, -1.0)
             axes.axis("off")
-    hosts = count_of(-(-num_ranks // each), "host")
-    title = f"{' x '.join(f'{name} {size}' for name, size in sizes.items())}: {num_ranks} ranks on {hosts}"
-    caption = f"{title}. A box is a rank and the letter of its group; dashed: between hosts."
-    return figure(fig, f"{title}. " + ". ".join(f"{axis}: {_listed(axis)}" for axis in shown), caption=caption)
+    return fig
 
 
 def axes_of(sizes: Mapping[str, int], ranks_per_host: int) -> list[Axis]:
@@ -94,10 +97,8 @@ def axes_of(sizes: Mapping[str, int], ranks_per_host: int) -> list[Axis]:
     for name, size in {**sizes, "ranks_per_host": ranks_per_host}.items():
         whole_number(name, size)
     num_ranks = prod(sizes.values())
-    if num_ranks > MOST_RANKS:
-        raise ValueError(
-            f"these sizes make {num_ranks} ranks, and the picture has room for {MOST_RANKS}; give smaller ones"
-        )
+    room = f"these sizes make {num_ranks} ranks, and the picture has room for {MOST_RANKS}; give smaller ones"
+    require(num_ranks <= MOST_RANKS, room)
     coordinates = list(product(*map(range, sizes.values())))  # the last axis is the fastest, as ranks are counted
     axes = []
     for number, name in enumerate(sizes):

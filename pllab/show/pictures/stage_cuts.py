@@ -6,8 +6,9 @@ from itertools import accumulate, pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from pllab.show.figures import TITLE, Figure, drawing, figure
-from pllab.show.theme import ENGINE_LABELS, LIGHT, write_number
+from pllab.arguments import require
+from pllab.show.figures import TITLE, Figure, drawing, figure, name_rows
+from pllab.show.theme import LIGHT, write_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,17 +29,13 @@ class StageCut:
     names: Sequence[str]
 
     def __post_init__(self) -> None:
-        if not self.costs or min(self.costs) < 0 or sum(self.costs) == 0:
-            raise ValueError(
-                f"costs {list(self.costs)} cannot be balanced; give at least one, none negative, not all 0"
-            )
-        if len(self.names) != len(self.costs):
-            raise ValueError(f"{len(self.names)} names do not fit {len(self.costs)} layers; give one name per layer")
-        if not self.sizes or min(self.sizes) < 1 or sum(self.sizes) != len(self.costs):
-            count = len(self.costs)
-            raise ValueError(
-                f"sizes {list(self.sizes)} do not cut {count} layers; each is at least 1 and their sum {count}"
-            )
+        costs, count, sizes = list(self.costs), len(self.costs), list(self.sizes)
+        can_balance = min(costs, default=-1) >= 0 and sum(costs) > 0
+        require(can_balance, f"costs {costs} cannot be balanced; give at least one, none negative, not all 0")
+        names = f"{len(self.names)} names do not fit {count} layers; give one name per layer"
+        require(len(self.names) == count, names)
+        is_cut = min(sizes, default=0) >= 1 and sum(sizes) == count
+        require(is_cut, f"sizes {sizes} do not cut {count} layers; each is at least 1 and their sum {count}")
 
     @property
     def stages(self) -> list[range]:
@@ -78,7 +75,6 @@ def draw_cut(
     sizes: Sequence[int],
     names: Sequence[str] = (),
     *,
-    engine: str = "real",
     title: str = "cost of each layer",
 ) -> Figure:
     """A bar for each layer and a line for each cut; the slowest stage is bold, the sentence below says what it allows.
@@ -89,7 +85,7 @@ def draw_cut(
         ValueError: the sizes do not describe a cut of these layers, or there is nothing to add up.
     """
     cut = StageCut(costs_ms, sizes, names or _numbered(costs_ms))
-    top, title = max(costs_ms), f"{title}, engine: {ENGINE_LABELS[engine]}"
+    top, title = max(costs_ms), f"{title}, engine: real"
     below = ["ms per layer; a line is a cut between two stages", *wrap(str(cut), _LINE)]
     with drawing(8.0, 0.3 * len(costs_ms) + 0.9 + 0.2 * len(below), layout="constrained") as fig:
         axes = fig.add_subplot()
@@ -100,7 +96,7 @@ def draw_cut(
         return figure(fig, f"{title}. {cut}")
 
 
-def draw_cuts(costs_ms: Sequence[float], names: Sequence[str] = (), *, engine: str = "real") -> Figure:
+def draw_cuts(costs_ms: Sequence[float], names: Sequence[str] = ()) -> Figure:
     """A row for each cut into two stages, as long as its stages cost; the slower stage and the best rows are bold.
 
     Example: `draw_cuts([1, 1, 1, 1, 4])`, whose best row is `after layer 3`.
@@ -108,12 +104,11 @@ def draw_cuts(costs_ms: Sequence[float], names: Sequence[str] = (), *, engine: s
     Raises:
         ValueError: there are fewer than two layers, or there is nothing to add up.
     """
-    if len(costs_ms) < 2:
-        raise ValueError(f"{len(costs_ms)} layers cannot be cut into two stages; give at least two")
+    require(len(costs_ms) >= 2, f"{len(costs_ms)} layers cannot be cut into two stages; give at least two")
     sizes = [(first, len(costs_ms) - first) for first in range(1, len(costs_ms))]
     cuts = [StageCut(costs_ms, each, names or _numbered(costs_ms)) for each in sizes]
     best = min(cuts, key=lambda cut: max(cut.sums))
-    title = f"each cut into two stages, engine: {ENGINE_LABELS[engine]}"
+    title = "each cut into two stages, engine: real"
     with drawing(8.0, 0.34 * len(cuts) + 0.8, layout="constrained") as fig:
         axes = fig.add_subplot()
         for row, cut in enumerate(cuts):
@@ -171,9 +166,6 @@ def _look(is_slowest: bool) -> dict[str, Any]:
 
 def _finish(axes: "Axes", title: str, below: str, rows: Sequence[str]) -> None:
     axes.set_title(title, **TITLE)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, rows, ["left"])
     axes.set_xticks([])
     axes.set_xlabel(below, loc="left")
-    axes.spines[["top", "right", "bottom"]].set_visible(False)

@@ -8,15 +8,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pllab.arguments import require, whole_number
-from pllab.show.boxes import BAR_IN, draw_idle, draw_work, write_label
-from pllab.show.figures import TITLE, Figure, drawing, figure
+from pllab.show.boxes import BAR_IN, Box, draw_idle, draw_work, write_label
+from pllab.show.figures import TITLE, Figure, drawing, figure, name_rows
 from pllab.show.theme import count_of, write_percent
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Clock = Callable[[int, int], Iterable[Iterable[tuple[int, int]]]]
 Ticks = list[list[tuple[int, int]]]
@@ -115,20 +112,15 @@ def _draw(title: str, ticks: Ticks, num_partitions: int) -> Any:
         axes = fig.add_axes((left, foot, 1 - left, 1 - foot))
         axes.set_title(title, **TITLE, x=-left / (1 - left))
         axes.set_xlim(0, len(ticks))
-        axes.set_ylim(num_partitions - 0.5, -0.5)
-        axes.set_yticks(range(num_partitions), [f"stage {stage}" for stage in range(num_partitions)])
+        name_rows(axes, [f"stage {stage}" for stage in range(num_partitions)])
         axes.set_xticks([number + 0.5 for number in range(len(ticks))], list(map(str, range(len(ticks)))))
         axes.set_xlabel("tick")
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
+        axes.tick_params(axis="x", length=0)
         for stage in range(num_partitions):
             draw_idle(axes, (0, len(ticks)), (stage - _BAND / 2, _BAND))
-        for number, pairs in enumerate(ticks):
-            for batch, stage in pairs:
-                _draw_cell(axes, number, batch, stage)
+        cells = [(number, batch, stage) for number, pairs in enumerate(ticks) for batch, stage in pairs]
+        boxes = [Box((number, 1), (stage - _BAND / 2, _BAND), "F") for number, _, stage in cells]
+        draw_work(axes, boxes, BAR_IN / _ROW_IN)
+        for number, batch, stage in cells:
+            write_label(axes, (number + 0.5, stage), f"F{batch}", (_COLUMN_IN * 72, _BAND * _ROW_IN * 72), digits=2)
     return fig
-
-
-def _draw_cell(axes: "Axes", number: int, batch: int, stage: int) -> None:
-    draw_work(axes, (number, 1), (stage - _BAND / 2, _BAND), "F", bar=BAR_IN / _ROW_IN)
-    write_label(axes, (number + 0.5, stage), f"F{batch}", (_COLUMN_IN * 72, _BAND * _ROW_IN * 72), digits=2)

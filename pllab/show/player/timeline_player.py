@@ -9,11 +9,11 @@ from typing import Any
 
 import traitlets
 
-from pllab.show.boxes import digits_of, first_stages, label_of
+from pllab.show.boxes import Labels, label_of
 from pllab.show.figures import Figure
 from pllab.show.theme import ENGINE_LABELS, name_of, ticks_of, write_seconds
-from pllab.show.timeline_picture import describe_timeline, draw_timeline, has_several_stages
-from pllab.show.widget import Widget, check_place, sources_of
+from pllab.show.timeline_picture import describe_timeline, draw_timeline
+from pllab.show.widget import Widget, sources_of
 from pllab.timeline import Span, Timeline
 
 _TOGETHER = 0.005  # starts closer than this share of the makespan are one moment
@@ -55,7 +55,7 @@ class TimelinePlayer(Widget):
             ticks=ticks_of(self._timeline.makespan, 7, write_seconds),
             gaps=_gaps_of(self._timeline),
             num_ranks=timeline.num_ranks,
-            digits=digits_of(timeline),
+            digits=Labels.of(timeline).digits,
             title=f"{title}, engine: {engine}" if title else f"engine: {engine}",
             summary=describe_timeline(timeline).partition(", ")[2],
             projector=projector,
@@ -67,7 +67,10 @@ class TimelinePlayer(Widget):
 
     @traitlets.validate("step")
     def _step_exists(self, proposal: Any) -> int:
-        return check_place("step", proposal["value"], len(self.frames))
+        step, last = int(proposal["value"]), len(self.frames) - 1
+        if not 0 <= step <= max(0, last):
+            raise traitlets.TraitError(f"step {step} does not exist; choose 0 to {last}")
+        return step
 
 
 def frames_of(timeline: Timeline) -> list[dict[str, Any]]:
@@ -77,7 +80,7 @@ def frames_of(timeline: Timeline) -> list[dict[str, Any]]:
     `{"time": 0.0, "running": [0], "sentence": "t = 0 s: rank 0 runs F0, rank 1 is idle"}`.
     The last frame is the end of the run.
     """
-    staged = has_several_stages(timeline)
+    staged = Labels.of(timeline).staged
     frames = []
     for time in _moments(timeline):
         running = [index for index, span in enumerate(timeline.spans) if span.start <= time < span.end]
@@ -104,7 +107,7 @@ def _sentence_at(timeline: Timeline, running: list[int], time: float, staged: bo
     labels: dict[int, list[str]] = {rank: [] for rank in range(timeline.num_ranks)}
     for index in running:
         span = timeline.spans[index]
-        labels[span.rank].append(label_of(span, staged))
+        labels[span.rank].append(label_of(span.action, staged))
     ranks = [
         f"rank {rank} runs {' and '.join(texts)}" if texts else f"rank {rank} is idle" for rank, texts in labels.items()
     ]
@@ -113,13 +116,13 @@ def _sentence_at(timeline: Timeline, running: list[int], time: float, staged: bo
 
 def _rows_of(timeline: Timeline) -> list[dict[str, Any]]:
     """The spans as the browser needs them: where, what colour, and the texts of the box and of the table."""
-    staged, first = has_several_stages(timeline), first_stages(timeline)
+    labels = Labels.of(timeline)
     return [
         {
             "rank": span.rank,
             "kind": str(span.action.kind),
-            "is_later": span.action.stage > first[span.rank],
-            "label": label_of(span, staged),
+            "is_later": labels.is_later(span),
+            "label": label_of(span.action, labels.staged),
             "name": name_of(span.action.kind),
             "start": span.start,
             "end": span.end,
@@ -134,7 +137,7 @@ def _rows_of(timeline: Timeline) -> list[dict[str, Any]]:
 def _gaps_of(timeline: Timeline) -> list[dict[str, Any]]:
     """The idle times of all ranks as the browser needs them."""
     return [
-        {"rank": rank, "start": start, "end": start + length, "lasts": write_seconds(length)}
+        {"rank": rank, "start": start, "end": end, "lasts": write_seconds(end - start)}
         for rank in range(timeline.num_ranks)
-        for start, length in timeline.idle_times(rank)
+        for start, end, _ in timeline.idle_times(rank)
     ]

@@ -6,7 +6,6 @@ stage_costs.py      the cost of a stage for any cut of the model
 runs.py             runs on screen: their numbers in both measures, and their bytes
 studio_picture.py   the same on paper
 export.py           a page and a trace as files
-trace.py            a recorded run as a studio
 
 In the browser, in this order: actions, words and scale know no canvas; rows and memory draw on one; plot is one
 schedule, picture all of them on one axis; answers is the way to the kernel and back, foot the legend and the tour,

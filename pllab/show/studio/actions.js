@@ -84,7 +84,8 @@ function windowOfRank(run, rank, steady) {
   return [from, from + run.steady.length_s];
 }
 
-/** The idle time of a run, by rank and time: { rank, from, to, i }, i the action behind it or the place after the last. */
+/** The idle time of a run, by rank and time: { rank, from, to, i }, i the action behind it or the place after the last.
+ * As Timeline.idle_times finds it, and without the kernel, in the window of either measure. */
 function gapsOf(run, steady) {
   const { first, start, end, kind, numRanks } = run.actions;
   const gaps = [];
@@ -108,12 +109,12 @@ function wayOf(actions, links, microbatch) {
   return way.filter((i) => i !== undefined);
 }
 
-/** The memory of a rank over time: [seconds, micro-batches held from then on]; share is what I frees. */
-function heldOf({ first, kind, start, end }, rank, share, unit) {
-  const steps = [1, -1, -share, share - 1].map((step) => step * unit);
+/** The memory of a rank over time: [seconds, micro-batches held from then on]. Python says what a kind changes; the sum
+ * is made here, where the times are, for a staircase would double what travels. */
+function heldOf({ first, kind, start, end }, rank, changes, unit) {
   const moves = [];
   for (let i = first[rank]; i < first[rank + 1]; i += 1) {
-    const step = steps[kind[i]];
+    const step = changes[kind[i]] * unit;
     if (step) moves.push([step > 0 ? start[i] : end[i], step]);
   }
   moves.sort((one, other) => one[0] - other[0]);

@@ -1,5 +1,5 @@
-// The way from an input to the painted frame: one request, one answer. ipywidgets keeps one message in flight and merges
-// what is said meanwhile, so the latest input wins.
+// The way to the kernel and back: one request, one answer. ipywidgets keeps one message in flight and merges what is said
+// meanwhile, so the latest input wins.
 
 class Answers {
   constructor(studio) {
@@ -30,7 +30,7 @@ class Answers {
     const blocks = ["actions", "compared", "measured"];
     return [0, 2, 1].filter((at) => runs[at]).map((at) => runOf(runs[at], readActions(this.studio.get(blocks[at]))));
   }
-  /** The kernel has answered: draw it, and note how long it took from the input to the painted frame. */
+  /** The kernel has answered: draw it. */
   hear() {
     const { picture, foot, root } = this.studio;
     const { stamp } = this.studio.get("view");
@@ -43,11 +43,6 @@ class Answers {
     this.answered = stamp;
     clearTimeout(this.speaking);
     this.speaking = setTimeout(() => this.studio.speak(), 400); // once a stepper rests
-    requestAnimationFrame(() => {
-      const channel = new MessageChannel(); // its message comes after the frame is painted
-      channel.port1.onmessage = () => (root.dataset.plRepaintMs = (performance.now() - stamp).toFixed(1));
-      channel.port2.postMessage(0);
-    });
   }
   stop() {
     clearTimeout(this.waiting);

@@ -3,7 +3,7 @@
 Python makes the schedule and simulates it, the browser draws: one path for the picture, the numbers and the files.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import traitlets
 
 from pllab.schedule import Held, Kind, Schedule
 from pllab.show.figures import Figure
-from pllab.show.studio.export import FILE_TYPES, to_chrome_trace, to_page, values_of, write
-from pllab.show.studio.runs import Screen, Shown, check_run, view_of
+from pllab.show.studio.export import FILE_TYPES, to_chrome_trace, to_page, values_of
+from pllab.show.studio.runs import KINDS, Screen, Shown, check_run
 from pllab.show.studio.settings import (
     FAMILIES,
     MOST_MICROBATCHES,
@@ -28,7 +28,6 @@ from pllab.show.studio.settings import (
 )
 from pllab.show.studio.stage_costs import Profile
 from pllab.show.studio.studio_picture import describe_studio, draw_studio
-from pllab.show.studio.trace import studio_of_trace
 from pllab.show.widget import Run, Widget, answer_within, call_run, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
@@ -141,20 +140,6 @@ class BubbleStudio(Widget):
         self.observe(self._obey, names="order")
 
     @classmethod
-    def from_trace(
-        cls, paths: Iterable[Path | str] | Path | str, step: int | None = None, **options: Any
-    ) -> "BubbleStudio":
-        """A run that was recorded, below what the costs of its own stages predict; the options are `BubbleStudio`'s.
-
-        Example: `BubbleStudio.from_trace(["rank0.json", "rank1.json"], compare="ZB-H1")` reads what torch.profiler
-        wrote of torch.distributed.pipelining, one file a rank.
-
-        Raises:
-            ValueError: as for `pllab.traces.read_trace`.
-        """
-        return studio_of_trace(cls, paths, step, **options)
-
-    @classmethod
     def _inputs(cls) -> list[str]:
         return list(cls.class_trait_names(is_input=True))
 
@@ -172,7 +157,7 @@ class BubbleStudio(Widget):
             "microbatches": [*range(1, 9), *(n << k for k in range(6) for n in (10, 12, 14, 16)), MOST_MICROBATCHES],
             "in_ms": max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) < 1,
             "can_run": self._run is not None,
-            "share": Held().input_share,
+            "changes": [Held().changes.get(kind, 0.0) for kind in KINDS],
             "exports": list(FILE_TYPES),
             "still": False,
         }
@@ -198,30 +183,9 @@ class BubbleStudio(Widget):
         """The costs of the schedule's stages, for `simulate(studio.schedule, studio.costs)`."""
         return self._costs
 
-    def state(self) -> dict[str, Any]:
-        """The settings, and the numbers of every run on screen."""
-        chosen = {name: getattr(self, name) for name in (*self._inputs(), "steady", "shades", "selected")}
-        return {**chosen, "runs": [one.state() for one in self._screen.runs()], "problem": self.view["problem"]}
-
     def static(self) -> Figure:
         """The same timelines, staircases and numbers as a figure."""
         return draw_studio(self._screen, self.memory_limit, self.steady)
-
-    def export_png(self, path: Path | str | None = None) -> bytes:
-        """The picture as PNG; every export also writes to `path` if one is given."""
-        return write(path, self.static().png)
-
-    def export_svg(self, path: Path | str | None = None) -> str:
-        """The picture as SVG text."""
-        return write(path, self.static().svg)
-
-    def export_csv(self, path: Path | str | None = None) -> str:
-        """The schedule as torch.distributed.pipelining's CSV."""
-        return write(path, self.schedule.to_csv())
-
-    def export_chrome_trace(self, path: Path | str | None = None) -> str:
-        """All runs on screen as a trace that ui.perfetto.dev opens."""
-        return write(path, to_chrome_trace({one.label: one.timeline for one in self._screen.runs()}))
 
     def export_html(
         self,
@@ -246,7 +210,10 @@ class BubbleStudio(Widget):
         }
         values = values_of(self, options=self.options | options, view=self.view | {"stamp": 0}, projector=True)
         title, alt = self._screen.main.title, describe_studio(self._screen, self.memory_limit)
-        return write(path, to_page(title, alt, str(self._esm), str(self._css), values, pages))
+        page = to_page(title, alt, str(self._esm), str(self._css), values, pages)
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
 
     def _follow(self, _: Any = None) -> None:
         """Show the present settings: once for all traits that changed together, and in one message."""
@@ -273,7 +240,7 @@ class BubbleStudio(Widget):
     def _draw(self, screen: Screen, costs: Costs) -> None:
         self._screen, self._costs = screen, costs
         self.actions, self.compared, self.measured = screen.to_bytes()
-        self._answer(view_of(screen))
+        self._answer({"runs": [one and one.to_dict() for one in screen], "problem": ""})
 
     def _adopt(self, setting: Setting) -> None:
         """Update the controls: another family has other stages, and a family of one schedule has its sizes."""
@@ -295,8 +262,15 @@ class BubbleStudio(Widget):
         if what == "run":
             self._run_it()
         elif what in FILE_TYPES:
-            suffix, kind, maker = FILE_TYPES[what]
-            content = getattr(self, maker)()
+            suffix, kind = FILE_TYPES[what]
+            makers: dict[str, Callable[[], str | bytes]] = {
+                "PNG": lambda: self.static().png,
+                "SVG": lambda: self.static().svg,
+                "CSV": self.schedule.to_csv,
+                "Trace": lambda: to_chrome_trace({one.label: one.timeline for one in self._screen.runs()}),
+                "HTML": self.export_html,
+            }
+            content = makers[what]()
             with self.hold_sync():
                 self.file = content.encode() if isinstance(content, str) else content
                 name = f"{self._screen.main.file}.{suffix}"

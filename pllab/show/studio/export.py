@@ -11,22 +11,20 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pllab.show.studio.runs import Shown
 from pllab.show.theme import name_of
 from pllab.show.widget import Widget
 from pllab.timeline import Span, Timeline
 
-FILE_TYPES = {  # the button -> suffix, type, and the studio's method
-    "PNG": ("png", "image/png", "export_png"),
-    "SVG": ("svg", "image/svg+xml", "export_svg"),
-    "CSV": ("csv", "text/csv", "export_csv"),
-    "Trace": ("trace.json", "application/json", "export_chrome_trace"),
-    "HTML": ("html", "text/html", "export_html"),
+FILE_TYPES = {  # the button -> suffix and type
+    "PNG": ("png", "image/png"),
+    "SVG": ("svg", "image/svg+xml"),
+    "CSV": ("csv", "text/csv"),
+    "Trace": ("trace.json", "application/json"),
+    "HTML": ("html", "text/html"),
 }
-
-Content = TypeVar("Content", str, bytes)
 
 _THREADS = 1000  # numbers kept for the ranks of one process
 _WAYS = 1_000_000  # numbers kept for the micro-batches of one process
@@ -56,13 +54,6 @@ body {{ margin: 0; }}
 </body>
 </html>
 """
-
-
-def write(path: Path | str | None, content: Content) -> Content:
-    """Write text or bytes to `path` if there is one, and return them."""
-    if path is not None:
-        Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
-    return content
 
 
 def values_of(widget: Widget, **changes: Any) -> dict[str, Any]:

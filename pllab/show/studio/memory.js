@@ -5,11 +5,11 @@ const mostHeld = (runs, limit) => Math.max(1, limit ?? 0, ...runs.flatMap((run) 
 
 const isOver = (held, limit) => limit !== null && held > limit + 1e-6;
 
-function drawMemory(ctx, run, scale, paints, { steady, limit, most, share }) {
+function drawMemory(ctx, run, scale, paints, { steady, limit, most, changes }) {
   for (let rank = 0; rank < run.actions.numRanks; rank += 1) {
     const floor = Math.round(scale.y(rank) + scale.box + scale.mem) + 0.5;
     const level = (held) => floor - Math.round((held / most) * (scale.mem - 3)); // on whole pixels, or lines blur
-    const stairs = (run.held[rank] ??= heldOf(run.actions, rank, share, run.unit));
+    const stairs = (run.held[rank] ??= heldOf(run.actions, rank, changes, run.unit));
     drawStairs(ctx, run, scale, paints, { stairs, floor, level, steady });
     if (limit !== null) drawLimit(ctx, run, scale, paints, { stairs, floor, level, steady, limit, rank });
     writePeak(ctx, run, scale, paints, { stairs, floor, level, limit, rank });

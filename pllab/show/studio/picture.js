@@ -60,7 +60,7 @@ class Picture {
   }
   memoryNow() {
     const limit = this.get("memory_limit");
-    return { steady: this.steady, limit, most: mostHeld(this.runs, limit), share: this.get("options").share };
+    return { steady: this.steady, limit, most: mostHeld(this.runs, limit), changes: this.get("options").changes };
   }
   whole() {
     return wholeOf(this.runs, this.steady);

@@ -139,19 +139,6 @@ class Shown:
         """The title as the name of a file: `1f1b-4-ranks-8-micro-batches`."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
-    def state(self) -> dict[str, Any]:
-        """The numbers as numbers."""
-        return {
-            "name": self.name,
-            "engine": self.engine,
-            "makespan_s": self.makespan,
-            "period_s": self.steady.length_s,
-            "bubble_fraction": self.step.bubble_fraction,
-            "bubble_overhead": self.step.bubble_overhead,
-            "steady_bubble_fraction": self.steady.bubble_fraction,
-            "most_held": self.most_held,
-        }
-
     def to_dict(self) -> dict[str, Any]:
         """The data for the browser apart from the actions."""
         return {
@@ -225,11 +212,6 @@ def _idle_by_phase(row: Columns, start: float, end: float) -> tuple[Times, tuple
     idle = np.maximum(np.concatenate([starts, [end]]) - reached, 0.0)
     phase = np.searchsorted([turned, drained], reached + _ROUNDING * (end - start), side="right")
     return np.bincount(phase, idle, minlength=3).astype(np.float64), (turned, drained)
-
-
-def view_of(screen: Screen) -> dict[str, Any]:
-    """What the browser shows of a screen apart from the actions, as plain data."""
-    return {"runs": [one and one.to_dict() for one in screen], "problem": ""}
 
 
 def sizes_of(num_ranks: int, num_microbatches: int) -> str:

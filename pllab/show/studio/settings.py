@@ -283,17 +283,14 @@ def handed_out(
     """
     own = setting.num_ranks, setting.num_microbatches
     asked = list(product(ranks, microbatches))
-    beside = [*product([own[0]], microbatches), *product(ranks, [own[1]]), own]
-    every = dict.fromkeys([*asked, *((p, m) for p, m in beside if p * m <= MOST_HANDED_OUT), own])
     runs = {}
-    for family, sizes in product(families, every):
-        is_small = sizes in asked or sizes[0] * sizes[1] <= MOST_HANDED_OUT
-        on_screen = sizes == own and family in (setting.family, setting.compare)
-        if not (on_screen or (is_small and not family.is_searched)) or family.sizes not in (None, sizes):
-            continue
-        at = replace(setting, num_ranks=sizes[0], num_microbatches=sizes[1])
-        with suppress(ValueError):  # some families ask for more micro-batches
-            runs[f"{family.name}|{sizes[0]}|{sizes[1]}"] = at.shown(family)
+    for family, p, m in product(families, dict.fromkeys([*ranks, own[0]]), dict.fromkeys([*microbatches, own[1]])):
+        on_screen = (p, m) == own and family in (setting.family, setting.compare)
+        is_small = (p, m) in asked or p * m <= MOST_HANDED_OUT
+        if on_screen or (is_small and not family.is_searched):
+            at = replace(setting, num_ranks=p, num_microbatches=m)
+            with suppress(ValueError):  # some families ask for more micro-batches, and one schedule has its own sizes
+                runs[f"{family.name}|{p}|{m}"] = at.shown(family)
     return runs
 
 

@@ -49,8 +49,7 @@ def test_the_page_keeps_its_controls_without_kernel_or_network(chromium_page, tm
     for key, family in ((4, "ZB-H2"), (3, "interleaved 1F1B"), (1, "GPipe"), (2, "1F1B")):
         chromium_page.keyboard.press(str(key))
         expect(root.locator(".pl-name").first).to_have_text(family)
-        (one,) = show.BubbleStudio(family, 4, 8).state()["runs"]
-        expect(plot.big).to_have_text(write_percent(one["bubble_fraction"]))
+        expect(plot.big).to_have_text(write_percent(show.BubbleStudio(family, 4, 8).timeline.bubble_fraction))
     for name, sizes in (
         ("more ranks", "8 ranks, 8"),
         ("more micro-batches", "8 ranks, 16"),
@@ -95,13 +94,10 @@ def test_the_page_keeps_its_controls_without_kernel_or_network(chromium_page, tm
 @pytest.mark.parametrize(
     "name",
     [
-        "<!--<script>",
-        "</title></script><script>throw 1</script>",
-        "\"quoted\" & 'so' {title} \\",
-        "🚀 Zeitplan, ü",
-        "a|b",
+        "</title><!--<script>throw 1</script>",
+        "a|\"b\" & 'so' {title} \\ 🚀 Zeitplan, ü",
     ],
-    ids=["comment", "script", "quotes", "emoji", "separator"],
+    ids=["script", "signs"],
 )
 def test_the_page_of_a_schedule_with_any_name_is_drawn(chromium_page, tmp_path, name):
     studio = show.BubbleStudio(Schedule(one_f_one_b(2, 2).rows, name), compare="GPipe")

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 
+import numpy as np
 import pytest
 
 from pllab import show
@@ -337,10 +338,10 @@ def sentences_of_gaps(studio):
         yield f"{idle}, waiting for {cause} of rank {rank_of[cause]}{message}; then {starting[rank, end]}."
 
 
-# What the browser works out from the bytes of a schedule: what waits for what, by names, the sentence of every gap, and
-# the idle share in both measures.
-WORKED_OUT = """([blocks, numbers]) => blocks.map((text, at) => {
-  const { readActions, labelOf, runOf, gapsOf, sayGap } = window.parts;
+# What the browser works out from the bytes of a schedule: what waits for what, by names, the sentence of every gap, the
+# memory of every rank, and the idle share in both measures.
+WORKED_OUT = """([blocks, numbers, changes]) => blocks.map((text, at) => {
+  const { readActions, labelOf, runOf, heldOf, sayGap } = window.parts;
   const actions = readActions(new DataView(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer));
   const run = runOf(numbers[at], actions);
   const name = (i) => labelOf(actions, i, true);
@@ -348,19 +349,28 @@ WORKED_OUT = """([blocks, numbers]) => blocks.map((text, at) => {
   const waits = [...actions.rank].map((_, i) => [name(i), before(i).map(name), after(i).map(name)]);
   const idleOf = (gaps) => gaps.reduce((all, { from, to }) => all + to - from, 0) / actions.numRanks;
   const shares = [idleOf(run.gaps) / run.step.length_s, idleOf(run.steadyGaps) / run.steady.length_s];
-  return [waits, run.gaps.map((gap) => sayGap(run, gap, false)), ...shares];
+  const held = Array.from({ length: actions.numRanks }, (_, rank) => heldOf(actions, rank, changes, run.unit));
+  return [waits, run.gaps.map((gap) => sayGap(run, gap, false)), held, ...shares];
 })"""
 
 
-def test_what_waits_for_what_and_the_sentence_of_each_gap_are_pythons(chromium_page):
+def stairs_of(studio, rank):
+    """What Python says a rank holds, from each moment on; what changes at one moment is one step."""
+    steps = studio.timeline.held_over_time(rank)
+    lasting = dict((round(time, 6), count / studio.schedule.stages_per_rank) for time, count in steps)
+    return list(lasting.items())
+
+
+def test_waits_gaps_and_memory_are_pythons(chromium_page):
     studios = [show.BubbleStudio(family, 3, 5, Costs(1.0, 0.9, 0.4, p2p=0.35)) for family in FAMILIES]
     studios += [show.BubbleStudio("ZB-V", 2, 4, Costs(0.02, 0.018, 0.009, p2p=0.004))]
     studios += [show.BubbleStudio("ZB-H2", 4, 8, Costs(1.0, 1.0, 1.0, p2p=0.01))]  # whose measures differ
     mount(chromium_page, studios[0])
     blocks = [base64.b64encode(studio.actions).decode() for studio in studios]
     numbers = [studio.view["runs"][0] for studio in studios]
-    answers = chromium_page.evaluate(WORKED_OUT, [blocks, json.loads(json.dumps(numbers))])
-    for studio, (waits, said, step, steady) in zip(studios, answers, strict=True):
+    changes = studios[0].options["changes"]
+    answers = chromium_page.evaluate(WORKED_OUT, [blocks, json.loads(json.dumps(numbers)), changes])
+    for studio, (waits, said, held, step, steady) in zip(studios, answers, strict=True):
         present = set(studio.schedule.actions())
         before = {str(one): {str(need) for need in needs(one, studio.schedule.num_stages, present)} for one in present}
         assert {name: set(needed) for name, needed, _ in waits} == before, studio.family
@@ -368,9 +378,10 @@ def test_what_waits_for_what_and_the_sentence_of_each_gap_are_pythons(chromium_p
         assert {name: set(waiting) for name, _, waiting in waits} == after, studio.family
         assert said == list(sentences_of_gaps(studio)), studio.family
         assert any("travels" in one for one in said) and any("nothing left" in one for one in said), studio.family
-        (state,) = studio.state()["runs"]
-        assert step == pytest.approx(state["bubble_fraction"], abs=1e-5), studio.family
-        assert steady == pytest.approx(state["steady_bubble_fraction"], abs=1e-5), studio.family
+        for rank, stairs in enumerate(held):
+            assert np.array(stairs) == pytest.approx(np.array(stairs_of(studio, rank)), abs=1e-5), studio.family
+        assert step == pytest.approx(studio.timeline.bubble_fraction, abs=1e-5), studio.family
+        assert steady == pytest.approx(studio.timeline.steady_bubble_fraction, abs=1e-5), studio.family
 
 
 # Both measures
@@ -391,9 +402,9 @@ def test_in_steady_state_zb_h2_reaches_zero_and_says_why(chromium_page):
         "ZB-H2, no barrier: a rank starts its next step when its own work is done, "
         "and within a step none of them waits."
     )
-    numbers = studio.state()["runs"]
-    assert numbers[0]["steady_bubble_fraction"] == pytest.approx(0, abs=1e-9)
-    expect(other.big).to_have_text(write_percent(numbers[1]["steady_bubble_fraction"]))
+    numbers = [one["steady"]["bubble_fraction"] for one in studio.view["runs"][:2]]
+    assert numbers[0] == pytest.approx(0, abs=1e-9)
+    expect(other.big).to_have_text(write_percent(numbers[1]))
     words = zero.words()
     assert "next step" in words
     zero.view = other.view = [-0.07 * 33, 1.06 * 33]
