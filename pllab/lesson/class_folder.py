@@ -11,12 +11,12 @@ import json
 import math
 import os
 import socket
-import stat
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pllab.comm.processes import text_of
 from pllab.files import write_whole
 from pllab.lesson.guesses import Guess, ends_of
 from pllab.lesson.keeping import home
@@ -81,19 +81,16 @@ def _read(asked: "Prediction", folder: Path) -> Iterator[Guess | None]:
         names = [entry.name for entry in itertools.islice(entries, 100 * MOST_FILES) if entry.name.startswith(ours)]
     for name in names[:MOST_FILES]:
         try:
-            yield asked.checked(json.loads(_small_plain(folder / name)))
+            yield asked.checked(json.loads(_small(folder / name)))
         except (OSError, ValueError):
             yield None
 
 
-def _small_plain(path: Path) -> bytes:
-    """The content of a file that is neither a link nor a pipe nor large; opening it never waits."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as file:
-        told = os.fstat(handle)
-        if not stat.S_ISREG(told.st_mode) or told.st_size > _MOST_BYTES:
-            raise ValueError(f"{path.name} is not a guess; delete it")
-        return file.read(_MOST_BYTES)
+def _small(path: Path) -> str:
+    """The content of a file that is not large; nothing of a link or a pipe."""
+    if len(text := text_of(path, _MOST_BYTES + 1)) > _MOST_BYTES:
+        raise ValueError(f"{path.name} is not a guess; delete it")
+    return text
 
 
 def _key(asked: "Prediction") -> str:

@@ -1,4 +1,4 @@
-"""Processes forked from a prepared one behave like new ones: a group, a leash, an end that is told."""
+"""Warm processes, forked or spares, behave like new ones: a group, a leash, an end that is told."""
 
 import os
 import signal
@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pllab.lesson import fork_server
 from pllab.lesson.fork_server import ForkServer
 
 PROGRAM = """
@@ -18,7 +19,10 @@ import os, stat, subprocess, sys, time
 from pathlib import Path
 
 def words():
-    print(sys.argv[1:], os.getcwd(), os.getpgid(0) == os.getpid(), "torch" in sys.modules, flush=True)
+    print(sys.argv[1:], os.getcwd(), os.getpgid(0) == os.getpid(), "numpy" in sys.modules, flush=True)
+
+def hashes():
+    print(hash("a text"), flush=True)
 
 def leaves():
     sys.exit(5)
@@ -49,9 +53,16 @@ def writes_to(): # what the owner has open under this number
 """
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["forked", "spare"])
+def forks(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fork_server, "can_fork", lambda: request.param)
+        yield request.param
+
+
 @pytest.fixture(scope="module")
-def server():
-    server = ForkServer("torch")
+def server(forks):
+    server = ForkServer("numpy")
     yield server
     server.end()
 
@@ -78,6 +89,12 @@ def test_a_child_has_its_words_its_group_and_the_modules(server, folder):
     log = folder / "log"
     assert server.start(folder, "program:words", "a", "b", log=log).wait(60) == 0
     assert log.read_text() == f"['a', 'b'] {Path.cwd()} True True\n"
+
+
+def test_a_seed_decides_how_a_child_hashes(server, folder):
+    words, seeded = [sys.executable, "-c", "print(hash('a text'))"], os.environ | {"PYTHONHASHSEED": "7"}
+    assert server.start(folder, "program:hashes", log=folder / "log", hash_seed="7").wait(60) == 0
+    assert (folder / "log").read_text() == subprocess.check_output(words, env=seeded, text=True)
 
 
 def test_how_it_ended_is_told(server, folder):
@@ -125,18 +142,17 @@ def test_descriptors_keep_their_numbers(server, folder, number):
     os.close(reading)
 
 
-def test_a_fork_server_that_has_ended_says_so(folder):
+def test_a_server_that_has_ended_says_so(forks, folder):
     server = ForkServer()
     server.start(folder, "program:words", log=folder / "log").wait(60)
-    server._process.kill()
-    server._process.wait()
-    assert not server.is_alive
+    os.kill(server.pid, signal.SIGKILL)
+    assert gone(server.pid) and not server.is_alive
     with pytest.raises(RuntimeError, match="has ended; run the cell again"):
         server.start(folder, "program:words")
     server.end()
 
 
-def test_a_fork_server_that_does_not_answer_says_so_and_is_ended(folder, monkeypatch):
+def test_a_server_that_does_not_answer_says_so_and_is_ended(forks, folder, monkeypatch):
     server = ForkServer()
     server.start(folder, "program:words", log=folder / "log").wait(60)
     monkeypatch.setattr("pllab.lesson.fork_server._START_S", 0.2)
@@ -147,15 +163,23 @@ def test_a_fork_server_that_does_not_answer_says_so_and_is_ended(folder, monkeyp
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the pipes of another process are in /proc")
-def test_garbage_on_the_line_of_a_keeper_is_some_exit_code(server, folder):
+def test_garbage_on_the_line_of_a_keeper_is_some_exit_code(server, folder, forks):
+    if not forks:
+        pytest.skip("a spare has no keeper")
     assert isinstance(server.start(folder, "program:garbles", log=folder / "log").wait(60), int)
     assert (folder / "log").read_text() == ""
 
 
-def test_it_ends_with_its_owner(tmp_path):
-    words = "from pllab.lesson.fork_server import ForkServer; print(ForkServer()._process.pid, flush=True); input()"
+def test_it_ends_with_its_owner(forks):
+    words = (
+        "from pllab.lesson import fork_server\n"
+        f"fork_server.can_fork = lambda: {forks}\n"
+        "server = fork_server.ForkServer()\n"
+        "print(*(process.pid for process, _ in server._waiting), flush=True)\n"
+        "input()"
+    )
     owner = subprocess.Popen([sys.executable, "-c", words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    number = int(owner.stdout.readline())
+    numbers = owner.stdout.readline().split()
     owner.kill()
     owner.communicate()
-    assert gone(number)
+    assert len(numbers) == (1 if forks else 3) and all(gone(int(number)) for number in numbers)
