@@ -69,9 +69,8 @@ def class_guesses(asked: "Prediction", folder: str | Path = "") -> Figure:
     except OSError as error:
         return _histogram(asked, [], f"The folder of the class cannot be read: {error.strerror}.")
     middles = [sum(ends_of(guess)) / len(ends_of(guess)) for guess in guesses if guess is not None]
-    if left_out := guesses.count(None):
-        return _histogram(asked, middles, f"{count_of(left_out, 'file')} could not be used.")
-    return _histogram(asked, middles)
+    left_out = guesses.count(None)
+    return _histogram(asked, middles, f"{count_of(left_out, 'file')} could not be used." if left_out else "")
 
 
 def _read(asked: "Prediction", folder: Path) -> Iterator[Guess | None]:
@@ -101,7 +100,7 @@ def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _histogram(asked: "Prediction", middles: list[float], note: str = "") -> Figure:
+def _histogram(asked: "Prediction", middles: list[float], note: str) -> Figure:
     """A bar for each tenth of the axis; where things are counted, for each whole number or so many of them."""
     low, high = asked.low, asked.high
     shift = 0.5 if asked.counted else 0  # a whole number stands in the middle of its bar

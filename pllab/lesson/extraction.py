@@ -35,8 +35,8 @@ def run() -> None:
 
 
 def _told(exercise_id: str, expression: str, cells: Sequence[tuple[int, str]]) -> dict[str, Any]:
-    names = _notebook()
-    at = 0
+    module = sys.modules["__main__"] = ModuleType("__main__")  # an empty notebook, whose functions travel by value
+    names, at = vars(module), 0
     try:
         for at, code in _pieces(expression, cells):  # noqa: B007 - the error names the cell
             exec(code, names)
@@ -48,12 +48,6 @@ def _told(exercise_id: str, expression: str, cells: Sequence[tuple[int, str]]) -
         function = base64.b64encode(packed.function).decode()
         return {"function": function, "source": packed.source}
     return {"outcome": packed.outcome, "hint_id": packed.hint_id, "hint": packed.first.hint}
-
-
-def _notebook() -> dict[str, Any]:
-    """The names of an empty notebook, whose functions travel by value."""
-    module = sys.modules["__main__"] = ModuleType("__main__")
-    return vars(module)
 
 
 def _pieces(expression: str, cells: Sequence[tuple[int, str]]) -> list[tuple[int, Any]]:

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -95,13 +95,12 @@ class ForkServer:
         folder: Path,
         entry: str,
         *arguments: str,
-        log: Path | IO[bytes] | None = None,
+        log: IO[bytes] | None = None,
         pass_fds: Sequence[int] = (),
         hash_seed: str = "",
     ) -> processes.Started:
         """Start a child that calls the function `entry`; the arguments are those of `processes.start_child`.
 
-        log: a path, or a file that is open.
         hash_seed: the child is a new Python process that hashes texts with this seed, as `PYTHONHASHSEED` sets it;
             without a seed it hashes as the fork server does.
 
@@ -119,14 +118,12 @@ class ForkServer:
             "at": str(self._home or Path.cwd()),
             "hash_seed": hash_seed,
         }
-        opened = log.open("wb") if isinstance(log, Path) else nullcontext(log)
-        with opened as words:
-            handed = ({1: words.fileno()} if words else {}) | {number: number for number in pass_fds}
-            try:
-                return self._fork(order, handed) if self._forks else self._use_spare(order, handed)
-            except subprocess.TimeoutExpired as error:
-                self.end()
-                raise RuntimeError(_SILENT) from error
+        handed = ({1: log.fileno()} if log else {}) | {number: number for number in pass_fds}
+        try:
+            return self._fork(order, handed) if self._forks else self._use_spare(order, handed)
+        except subprocess.TimeoutExpired as error:
+            self.end()
+            raise RuntimeError(_SILENT) from error
 
     @property
     def is_alive(self) -> bool:
@@ -239,7 +236,7 @@ def serve() -> None:
     """The entry point of the fork server's process: import, then fork a keeper for each order until the door closes."""
     door = _imported()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets keepers that have ended
-    while descriptors := _next_order(door):
+    while descriptors := socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]:  # none when every door is closed
         if os.fork() == 0:
             door.close()
             _keep(descriptors)
@@ -250,7 +247,7 @@ def serve() -> None:
 def wait_as_spare() -> None:
     """The entry point of a spare: import, wait for an order, and become its child."""
     with _imported() as door:
-        descriptors = _next_order(door)
+        descriptors = socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]
     if descriptors:
         order, telling, handed = _read(descriptors)
         _tell(telling, os.getpid())
@@ -263,12 +260,6 @@ def _imported() -> socket.socket:
     for name in sys.argv[2:]:
         importlib.import_module(name)
     return socket.socket(fileno=int(sys.argv[1]))
-
-
-def _next_order(door: socket.socket) -> list[int]:
-    """The descriptors of the next order; none when every door is closed."""
-    _, descriptors, _, _ = socket.recv_fds(door, 1, _MOST_DESCRIPTORS)
-    return descriptors
 
 
 def _read(descriptors: list[int]) -> tuple[dict[str, Any], int, list[int]]:

@@ -30,7 +30,7 @@ _WHAT_TO_DO = (
 _CELL = "text-align:left;vertical-align:top;padding:2px 8px"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Kept:
     """A guess and its outcome; `spread` is the lowest and highest round."""
 
@@ -38,8 +38,8 @@ class Kept:
     unit: str
     guess: Guess
     measured: float
-    spread: tuple[float, float] | None = None
     engine: str
+    spread: tuple[float, float] | None = None
 
     @property
     def is_range(self) -> bool:

@@ -198,15 +198,7 @@ class Answer:
 
     def kept(self, guess: Guess) -> Kept:
         """The guess with this outcome, as the course keeps it."""
-        asked = self.asked
-        return Kept(
-            question=asked.question,
-            unit=asked.unit,
-            guess=guess,
-            measured=self.measured,
-            spread=self.spread,
-            engine=self.engine,
-        )
+        return Kept(self.asked.question, self.asked.unit, guess, self.measured, self.engine, self.spread)
 
     def _judgement(self) -> str:
         asked, write, guess = self.asked, self.asked.write, self.asked.guess
