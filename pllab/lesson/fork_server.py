@@ -23,7 +23,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -95,7 +95,7 @@ class ForkServer:
         folder: Path,
         entry: str,
         *arguments: str,
-        log: IO[bytes] | None = None,
+        log: Path | IO[bytes] | None = None,
         pass_fds: Sequence[int] = (),
         hash_seed: str = "",
     ) -> processes.Started:
@@ -118,12 +118,13 @@ class ForkServer:
             "at": str(self._home or Path.cwd()),
             "hash_seed": hash_seed,
         }
-        handed = ({1: log.fileno()} if log else {}) | {number: number for number in pass_fds}
-        try:
-            return self._fork(order, handed) if self._forks else self._use_spare(order, handed)
-        except subprocess.TimeoutExpired as error:
-            self.end()
-            raise RuntimeError(_SILENT) from error
+        with log.open("wb") if isinstance(log, Path) else nullcontext(log) as words:
+            handed = ({1: words.fileno()} if words else {}) | {number: number for number in pass_fds}
+            try:
+                return self._fork(order, handed) if self._forks else self._use_spare(order, handed)
+            except subprocess.TimeoutExpired as error:
+                self.end()
+                raise RuntimeError(_SILENT) from error
 
     @property
     def is_alive(self) -> bool:
