@@ -14,10 +14,10 @@ import pytest
 
 from pllab.lesson import Outcome, grading
 from pllab.lesson.exercise import exercises_of, find
+from pllab.lesson.extraction import needed, statements
 from pllab.lesson.grading import Grade, Sheet, grade, tasks_of
 from pllab.lesson.packing import Packed
 from pllab.lesson.sandbox import Limits
-from pllab.lesson.slicing import needed, statements
 from pllab.lesson.verdict import refusal
 from tests.lesson.handed_in import FENCED, generated, hand_in
 from tests.lesson.hostile import HOSTILE, MORE, SHARE
