@@ -27,7 +27,6 @@ from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
-from pkgutil import resolve_name
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -37,7 +36,7 @@ import torch
 from pllab import comm
 from pllab.comm.processes import answer_with_stack
 from pllab.lesson import exercise
-from pllab.lesson.encoding import decode, encode, write_back
+from pllab.lesson.encoding import any_class, decode, encode, write_back
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.own_code import copied, their_line
 from pllab.lesson.packing import PACKAGED
@@ -107,11 +106,11 @@ class ChecksRoom:
     def find(self, name: str) -> Any:
         """A function or a class by its module and name, even one of this room."""
         if not name.startswith(_CHECKS):
-            return resolve_name(name)
+            return any_class(name)
         for module in [module for module in sys.modules if module.startswith(_CHECKS)]:
             del sys.modules[module]
         sys.modules.update(self._modules)
-        found = resolve_name(name)
+        found = any_class(name)
         self._close()
         return found
 
@@ -172,9 +171,9 @@ def _ask_back(line: Line, number: int, args: tuple[Any, ...], kwargs: dict[str, 
     if "raised" in answer:
         name, text = answer["raised"]
         raise getattr(builtins, name)(text)
-    for mine, theirs in zip(args, decode(answer["after"], resolve_name), strict=True):
+    for mine, theirs in zip(args, decode(answer["after"], any_class), strict=True):
         write_back(mine, theirs)
-    return decode(answer["value"], resolve_name)
+    return decode(answer["value"], any_class)
 
 
 def _told(error: BaseException) -> dict[str, Any]:

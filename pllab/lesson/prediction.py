@@ -235,8 +235,8 @@ def _draw(answer: Answer) -> Any:
             axes.barh(row, ends[1] - ends[0], left=ends[0], height=0.28, color=colour, edgecolor="black")
         else:
             axes.plot(value, row, symbol, color=colour, markersize=11, markeredgecolor="black")
-        place = sum(ends) / len(ends), row
-        axes.annotate(write_ends(value, asked.write), place, xytext=(0, 9), textcoords="offset points", ha="center")
+        text, middle = " to ".join(map(asked.write, ends)), sum(ends) / len(ends)
+        axes.annotate(text, (middle, row), xytext=(0, 9), textcoords="offset points", ha="center")
     if answer.spread is not None and answer.engine != "calculated":
         axes.hlines(0, *answer.spread, color="black", linewidth=2, zorder=0)
     axes.set_yticks(range(len(marks)), [name for name, *_ in marks])

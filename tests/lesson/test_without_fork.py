@@ -3,17 +3,15 @@
 import os
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import psutil
 import pytest
 import torch
 
 from pllab import comm
-from pllab.lesson import Outcome, asking, check, checking
-from pllab.lesson.exercise import Case, Exercise, Wrong
-from pllab.lesson.packing import pack
+from pllab.lesson import Outcome, check, checking
+from pllab.lesson.exercise import Case, Wrong
+from tests.lesson.test_asking import verdict_on
 
 FORKLESS = "import os\n\ndel os.fork\n"
 
@@ -73,10 +71,8 @@ OWN = os.getpid()
     ids=["callbacks", "ranks"],
 )
 def test_callbacks_and_ranks_are_judged(server, test, right, wrong, hint_id):
-    exercise = Exercise(id="00.0", title="Made up", difficulty=1, cases=(Case("it answers", test),))
     for solution, expected in ((right, ""), (wrong, hint_id)):
-        with tempfile.TemporaryDirectory() as folder:
-            verdict = asking.judge(exercise, pack(exercise, solution), server, Path(folder), 20.0)
+        verdict = verdict_on(Case("it answers", test), solution)
         assert verdict.hint_id == expected and verdict.outcome is not Outcome.UNDECIDED, str(verdict)
 
 
