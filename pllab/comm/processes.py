@@ -8,6 +8,7 @@ on its leash before it imports torch, which takes seconds.
 """
 
 import faulthandler
+import fcntl
 import importlib
 import json
 import os
@@ -24,7 +25,9 @@ from pathlib import Path
 from typing import IO, Protocol
 
 _LEAVE_S = 10.0  # how long the system may take to end a killed process
+_LEASH_FROM = 250  # its number in a child, above those of descriptors that an owner hands on
 _on_byte: list[Callable[[bytes], None]] = []  # in a child: called with each byte that the owner writes on the leash
+_folders: list[str] = []  # in a child: what it removes when the owner is gone
 
 
 class Started(Protocol):
@@ -60,7 +63,7 @@ def start_child(
     folder: Path,
     entry: str,
     *arguments: str,
-    log: Path | None = None,
+    log: Path | IO[bytes] | None = None,
     environment: dict[str, str] | None = None,
     pass_fds: Sequence[int] = (),
     within: Sequence[str] = (),
@@ -73,12 +76,12 @@ def start_child(
         folder: the owner's temporary folder, which the child removes when the owner is gone.
         entry: module and function, as in an entry point.
         arguments: the rest of `sys.argv` for the function.
-        log: the file for its output; by default it goes where the owner's goes.
+        log: the file for its output, a path or an open one; by default it goes where the owner's goes.
         environment: variables in addition to the owner's environment.
         pass_fds: file descriptors that it shares with the owner.
         within: a command that runs the child's own, such as bubblewrap's.
     """
-    with nullcontext() if log is None else log.open("wb") as words:
+    with log.open("wb") if isinstance(log, Path) else nullcontext(log) as words:
         return Child(
             [*within, *command(folder, sys.path, entry, *arguments)],
             stdin=subprocess.PIPE,
@@ -191,7 +194,8 @@ def on_byte(call: Callable[[bytes], None]) -> None:
 
 def hold(folder: str) -> None:
     """In a child: wait in a thread for the leash to close; standard input is replaced, so nothing else reads it."""
-    leash = os.dup(0)
+    remove_with_owner(folder)
+    leash = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, _LEASH_FROM)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -200,10 +204,16 @@ def hold(folder: str) -> None:
         while byte := os.read(leash, 1):
             for call in _on_byte:
                 call(byte)
-        shutil.rmtree(folder, ignore_errors=True)
+        for each in _folders:
+            shutil.rmtree(each, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, name="pllab-leash", daemon=True).start()
+
+
+def remove_with_owner(folder: str) -> None:
+    """In a child: remove this folder, too, when the owner is gone."""
+    _folders.append(folder)
 
 
 def _main() -> None:

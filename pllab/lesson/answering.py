@@ -7,7 +7,7 @@
     answer                             ->
                                        <-   the value with the arguments as they are now, or what was raised
 
-It is forked for one check and ends with it. The rules of the exercise are in the other process: nothing that the
+It is made for one check and ends with it. The rules of the exercise are in the other process: nothing that the
 function changes here changes them. Only a program of the check, which looks at what cannot be sent, runs beside it.
 """
 
@@ -89,9 +89,9 @@ def run() -> None:
         return line.send(unread=True)
     line.send(ready=True)
     if program is not None:
-        return line.send(**_answer_of_rank(room, program, job["ranks"], solution))
+        return line.send(**_answer(partial(_on_rank, room, program, job["ranks"], solution)))
     while (question := line.read()) is not None:
-        line.send(**_answer(line, room, solution, question))
+        line.send(**_answer(partial(_called, line, room, solution, question)))
     sys.stdout.flush()
 
 
@@ -128,18 +128,10 @@ class ChecksRoom:
             sys.modules[name] = None  # type: ignore[assignment] # importing it is an ImportError
 
 
-def _answer(line: Line, room: ChecksRoom, solution: Callable[..., Any], question: dict[str, Any]) -> dict[str, Any]:
-    def stand_in(number: int) -> Callable[..., Any]:
-        return lambda *args, **kwargs: _ask_back(line, number, args, kwargs)
-
+def _answer(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What is answered, or why nothing is."""
     try:
-        called = partial(room.find(question["program"]), solution) if "program" in question else solution
-        args = decode(question["args"], room.find, stand_in)
-        kwargs = decode(question["kwargs"], room.find, stand_in)
-        with torch.inference_mode(False), torch.enable_grad():  # whatever the question before has left
-            value = called(*args, **kwargs)
-            encoded = encode(value)  # what is lazy is computed now
-        return {"value": encoded, "after": encode(args)}
+        return ask()
     except Packaged as packaged:
         return {"refused": ["packaged", PACKAGED.format(name=packaged)]}
     except Wrong as wrong:  # of a program of the check
@@ -148,19 +140,25 @@ def _answer(line: Line, room: ChecksRoom, solution: Callable[..., Any], question
         return {"raised": _told(error)}
 
 
-def _answer_of_rank(
+def _called(line: Line, room: ChecksRoom, solution: Callable[..., Any], question: dict[str, Any]) -> dict[str, Any]:
+    """Call the function, or a program of the check with it."""
+
+    def stand_in(number: int) -> Callable[..., Any]:
+        return lambda *args, **kwargs: _ask_back(line, number, args, kwargs)
+
+    called = partial(room.find(question["program"]), solution) if "program" in question else solution
+    args, kwargs = (decode(question[each], room.find, stand_in) for each in ("args", "kwargs"))
+    with torch.inference_mode(False), torch.enable_grad():  # whatever the question before has left
+        value = encode(called(*args, **kwargs))  # what is lazy is computed now
+    return {"value": value, "after": encode(args)}
+
+
+def _on_rank(
     room: ChecksRoom, program: Callable[..., Any], asked: dict[str, Any], solution: Callable[..., Any]
 ) -> dict[str, Any]:
     """Run a program of the check on this rank of a world."""
-    try:
-        _enter_group(asked["rank"], asked["size"], "gloo", init_file=asked["meet"], timeout_s=asked["timeout_s"])
-        return {"value": encode(program(asked["rank"], asked["size"], solution, *decode(asked["args"], room.find)))}
-    except Packaged as packaged:
-        return {"refused": ["packaged", PACKAGED.format(name=packaged)]}
-    except Wrong as wrong:
-        return {"wrong": [wrong.hint_id, wrong.sentence]}
-    except BaseException as error:
-        return {"raised": _told(error)}
+    _enter_group(asked["rank"], asked["size"], "gloo", init_file=asked["meet"], timeout_s=asked["timeout_s"])
+    return {"value": encode(program(asked["rank"], asked["size"], solution, *decode(asked["args"], room.find)))}
 
 
 def _ask_back(line: Line, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

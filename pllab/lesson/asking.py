@@ -136,7 +136,8 @@ class Solution:
         try:
             value = call(*args, **kwargs)
         except (ValueError, TypeError, RuntimeError, LookupError) as error:
-            return {"raised": [_kind([each.__name__ for each in type(error).__mro__]).__name__, str(error)]}
+            made = _made([each.__name__ for each in type(error).__mro__], str(error))
+            return {"raised": [type(made).__name__, str(error)]}
         except BaseException:
             with suppress(Ended):
                 self._line.send({"stopped": True})
@@ -163,27 +164,20 @@ class Solution:
         return told
 
 
-def _kind(names: Sequence[Any]) -> type[Exception]:
-    """The first of Python's own classes among these, of those that `except Exception` catches."""
+def _made(names: Sequence[Any], text: str) -> Exception:
+    """An exception of the first of Python's own classes among these, of those that `except Exception` catches."""
     kinds: Iterator[Any] = (getattr(builtins, str(name), None) for name in names)
-    return next((kind for kind in kinds if _takes_a_text(kind)), Raised)
-
-
-def _takes_a_text(kind: Any) -> bool:
-    """Whether an exception of this class can be made from a text alone; a UnicodeDecodeError needs more."""
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        return False
-    try:
-        kind("")
-    except TypeError:
-        return False
-    return True
+    for kind in kinds:
+        with suppress(TypeError):  # it is no class, or one that needs more than a text, as a UnicodeDecodeError
+            if issubclass(kind, Exception):
+                return kind(text)
+    return Raised(text)
 
 
 def _exception(told: Any) -> Exception:
     """What the function raised, to be raised here."""
     try:
-        error = _kind(told["kinds"])(str(told["text"]))
+        error = _made(told["kinds"], str(told["text"]))
         error.shown, error.where = str(told["shown"]), str(told["where"])  # type: ignore[attr-defined]
     except (KeyError, TypeError) as wrong:
         raise no_answer(wrong) from None
@@ -251,7 +245,9 @@ def _as_torch_begins() -> Iterator[None]:
 
 
 def _unanswered(case: Case, ended: Ended) -> Result:
-    hint_id, hint = case.on_hang if ended.is_late and case.on_hang else (ended.hint_id, str(ended))
+    hint_id, hint = ("hang" if ended.is_late else "crashed"), str(ended)
+    if ended.is_late and case.on_hang:
+        hint_id, hint = case.on_hang
     return Result(claim=case.claim, hint_id=hint_id, hint=hint, where=ended.where)
 
 

@@ -8,8 +8,8 @@
 
 The function may hang, crash, print or leave threads behind without harm to the notebook's kernel. It is sent as
 cloudpickle, because another process cannot import a function of a notebook cell; so it also reaches real ranks. The
-process is forked from one that has imported torch already and belongs to the kernel, and so are its ranks: the deadline
-counts the learner's work.
+process has imported torch already and belongs to the kernel, and so do its ranks: the deadline counts the learner's
+work.
 """
 
 import os
@@ -82,7 +82,7 @@ def _server_of(_process: int) -> ForkServer:
 
 
 def warm_server() -> ForkServer:
-    """The process that forks checks and their ranks; it starts with the first check and ends with this process."""
+    """What starts checks and their ranks; it begins with the first check and ends with this process."""
     if not _server_of(os.getpid()).is_alive:
         _server_of.cache_clear()
     return _server_of(os.getpid())

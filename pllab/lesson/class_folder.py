@@ -11,12 +11,12 @@ import json
 import math
 import os
 import socket
-import stat
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pllab.comm.processes import text_of
 from pllab.files import write_whole
 from pllab.lesson.guesses import Guess, ends_of
 from pllab.lesson.keeping import home
@@ -69,9 +69,8 @@ def class_guesses(asked: "Prediction", folder: str | Path = "") -> Figure:
     except OSError as error:
         return _histogram(asked, [], f"The folder of the class cannot be read: {error.strerror}.")
     middles = [sum(ends_of(guess)) / len(ends_of(guess)) for guess in guesses if guess is not None]
-    if left_out := guesses.count(None):
-        return _histogram(asked, middles, f"{count_of(left_out, 'file')} could not be used.")
-    return _histogram(asked, middles)
+    left_out = guesses.count(None)
+    return _histogram(asked, middles, f"{count_of(left_out, 'file')} could not be used." if left_out else "")
 
 
 def _read(asked: "Prediction", folder: Path) -> Iterator[Guess | None]:
@@ -81,19 +80,16 @@ def _read(asked: "Prediction", folder: Path) -> Iterator[Guess | None]:
         names = [entry.name for entry in itertools.islice(entries, 100 * MOST_FILES) if entry.name.startswith(ours)]
     for name in names[:MOST_FILES]:
         try:
-            yield asked.checked(json.loads(_small_plain(folder / name)))
+            yield asked.checked(json.loads(_small(folder / name)))
         except (OSError, ValueError):
             yield None
 
 
-def _small_plain(path: Path) -> bytes:
-    """The content of a file that is neither a link nor a pipe nor large; opening it never waits."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as file:
-        told = os.fstat(handle)
-        if not stat.S_ISREG(told.st_mode) or told.st_size > _MOST_BYTES:
-            raise ValueError(f"{path.name} is not a guess; delete it")
-        return file.read(_MOST_BYTES)
+def _small(path: Path) -> str:
+    """The content of a file that is not large; nothing of a link or a pipe."""
+    if len(text := text_of(path, _MOST_BYTES + 1)) > _MOST_BYTES:
+        raise ValueError(f"{path.name} is not a guess; delete it")
+    return text
 
 
 def _key(asked: "Prediction") -> str:
@@ -104,7 +100,7 @@ def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _histogram(asked: "Prediction", middles: list[float], note: str = "") -> Figure:
+def _histogram(asked: "Prediction", middles: list[float], note: str) -> Figure:
     """A bar for each tenth of the axis; where things are counted, for each whole number or so many of them."""
     low, high = asked.low, asked.high
     shift = 0.5 if asked.counted else 0  # a whole number stands in the middle of its bar

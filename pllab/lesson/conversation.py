@@ -35,11 +35,6 @@ class Ended(BaseException):
         super().__init__(sentence)
         self.where, self.is_late, self.is_starved = where, is_late, is_starved
 
-    @property
-    def hint_id(self) -> str:
-        """The class of what happened."""
-        return "hang" if self.is_late else "crashed"
-
 
 class Conversation:
     """A process for the learner's function, with the job that it was given.

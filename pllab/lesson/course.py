@@ -22,7 +22,6 @@ from pllab.arguments import plain_file
 
 Cell = Mapping[str, Any]  # a notebook's cell, as JSON or as nbformat has it
 
-COMPARED, IGNORED = "nbval-check-output", "nbval-ignore-output"  # every code cell has one of these tags
 _FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 
 
@@ -32,8 +31,7 @@ class Lesson:
 
     `number` is "09", `sittings` are the minutes of each, `needs` are the numbers of the lessons before it, `promise` is
     what one is able to do after it.
-    `num_words` are the words to read. Of `num_code_cells` nbval compares the outputs of
-    `num_compared`.
+    `num_words` are the words to read.
     """
 
     path: Path
@@ -43,9 +41,7 @@ class Lesson:
     needs: tuple[str, ...]
     promise: str
     num_words: int
-    num_code_cells: int
     num_exercises: int
-    num_compared: int
 
     @property
     def minutes(self) -> int:
@@ -72,7 +68,6 @@ def read_lesson(path: Path) -> Lesson:
         raise ValueError(f"{path.name} has no title; begin it with '# {number} ...'")
     if not about.get("minutes") or not about.get("promise"):
         raise ValueError(f"{path.name} does not say its minutes and promise; write them in its metadata, under 'pllab'")
-    code = [cell for cell in cells if cell["cell_type"] == "code"]
     return Lesson(
         path=path,
         number=number,
@@ -81,9 +76,7 @@ def read_lesson(path: Path) -> Lesson:
         needs=tuple(about.get("needs", ())),
         promise=about["promise"],
         num_words=num_words(cells),
-        num_code_cells=len(code),
-        num_exercises=sum(bool(re.fullmatch(rf"{number}-ex\d+-stub", cell.get("id", ""))) for cell in code),
-        num_compared=sum(COMPARED in cell["metadata"].get("tags", []) for cell in code),
+        num_exercises=sum(bool(re.fullmatch(rf"{number}-ex\d+-stub", cell.get("id", ""))) for cell in cells),
     )
 
 

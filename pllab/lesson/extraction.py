@@ -1,7 +1,14 @@
 """The process that makes a solution from a notebook's cells, in a sandbox: it runs foreign code and is not trusted.
 
-It takes what the function needs (`slicing`), runs it as a notebook would, and packs the function as `check` does. What
-it writes is the packed function or a sentence; another process finds out whether the function is right.
+It takes from the cells what the function needs and leaves out the lesson's runs:
+
+    wanted   the names that the expression of `check` reads
+    taken    the last statement that binds each of them, then what that one reads, and so on
+    run      what was taken, in the notebook's order
+
+A function reads names when it is called, so its helper may come after it; other statements read only what is above.
+The function is packed as `check` does it. What is written is the packed function or a sentence; another process finds
+out whether the function is right.
 """
 
 import ast
@@ -10,17 +17,20 @@ import json
 import linecache
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from pllab.lesson.exercise import find
+from pllab.lesson.keeping import names_read
 from pllab.lesson.packing import Packed, pack
-from pllab.lesson.slicing import Statement, needed, statements
 from pllab.lesson.verdict import Outcome
 
 _NAME = "__solution__"
 _RAISED = "Cell {cell} of the notebook raised {error}, so there is no function to check; run the cells above the check."
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def run() -> None:
@@ -35,8 +45,8 @@ def run() -> None:
 
 
 def _told(exercise_id: str, expression: str, cells: Sequence[tuple[int, str]]) -> dict[str, Any]:
-    names = _notebook()
-    at = 0
+    module = sys.modules["__main__"] = ModuleType("__main__")  # an empty notebook, whose functions travel by value
+    names, at = vars(module), 0
     try:
         for at, code in _pieces(expression, cells):  # noqa: B007 - the error names the cell
             exec(code, names)
@@ -48,12 +58,6 @@ def _told(exercise_id: str, expression: str, cells: Sequence[tuple[int, str]]) -
         function = base64.b64encode(packed.function).decode()
         return {"function": function, "source": packed.source}
     return {"outcome": packed.outcome, "hint_id": packed.hint_id, "hint": packed.first.hint}
-
-
-def _notebook() -> dict[str, Any]:
-    """The names of an empty notebook, whose functions travel by value."""
-    module = sys.modules["__main__"] = ModuleType("__main__")
-    return vars(module)
 
 
 def _pieces(expression: str, cells: Sequence[tuple[int, str]]) -> list[tuple[int, Any]]:
@@ -71,3 +75,97 @@ def _pieces(expression: str, cells: Sequence[tuple[int, str]]) -> list[tuple[int
             pieces.append((number, compile(ast.Module(body, []), name, "exec")))
     last = cells[-1][0] if cells else 0
     return [*pieces, (last, compile(f"{_NAME} = ({expression})", "<cell of the check>", "exec"))]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a cell.
+
+    binds: names that it makes anew; changes: those whose object it changes, or that it may leave as they were.
+    """
+
+    cell: int
+    node: ast.stmt
+    binds: frozenset[str]
+    changes: frozenset[str]
+    reads: frozenset[str]
+    is_import: bool
+
+    @property
+    def defines(self) -> bool:
+        """Whether it contains a function, which reads its names later."""
+        return any(isinstance(node, _SCOPES) for node in ast.walk(self.node))
+
+
+def statements(cell: int, source: str) -> Iterator[Statement]:
+    """The statements of one cell, without its magics; none if it is not Python."""
+    lines = ["" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n")]
+    if source.lstrip().startswith("%%"):
+        return
+    try:
+        body = ast.parse("\n".join(lines)).body
+    except (SyntaxError, ValueError):
+        return
+    for node in body:
+        try:
+            reads = frozenset(names_read(ast.unparse(node)))
+        except (SyntaxError, RecursionError):  # an await outside of a function
+            continue
+        bound, changed = frozenset(_bound(node)), frozenset(_changed(node))
+        is_plain = isinstance(node, (*_SCOPES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign))
+        binds = bound - reads if is_plain else frozenset[str]()
+        is_import = isinstance(node, ast.Import | ast.ImportFrom)
+        yield Statement(cell, node, binds, bound | changed, reads, is_import)
+
+
+def needed(parts: Sequence[Statement], expression: str) -> list[Statement]:
+    """The statements that an expression needs, in order."""
+    imported = frozenset[str]().union(*(part.binds for part in parts if part.is_import))
+    wanted = frozenset(names_read(expression))
+    while True:
+        taken = _pass(parts, wanted, imported)
+        more = wanted.union(*(part.reads for part in taken if part.defines))
+        if more == wanted:
+            return taken
+        wanted = more
+
+
+def _pass(parts: Sequence[Statement], wanted: frozenset[str], imported: frozenset[str]) -> list[Statement]:
+    """From the last statement to the first: once found, a name is not wanted further up."""
+    taken = list[Statement]()
+    for part in reversed(parts):
+        is_call = isinstance(part.node, ast.Expr)
+        touched = part.changes - imported if is_call else part.changes  # a call of a module changes no module
+        if touched & wanted or (part.is_import and "*" in part.changes):
+            taken.append(part)
+            wanted = (wanted - part.binds) | part.reads
+    return taken[::-1]
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """The names that a statement binds in its own scope."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.alias):
+        yield node.asname or node.name.partition(".")[0]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    if not isinstance(node, (*_SCOPES, *_COMPREHENSIONS)):
+        for child in ast.iter_child_nodes(node):
+            yield from _bound(child)
+
+
+def _changed(node: ast.stmt) -> Iterator[str]:
+    """The names whose objects a statement changes: `table["a"] = 1`, `table.a += 1` and `table.append(1)`."""
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        targets = [node.target]
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        targets = [node.value.func] if isinstance(node.value.func, ast.Attribute) else []
+    for target in targets:
+        while isinstance(target, ast.Attribute | ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Name):
+            yield target.id

@@ -1,12 +1,14 @@
-"""A process that has imported what ranks need, and forks itself: a rank starts in 0.1 s instead of 4.
+"""Processes that have imported what they need before they are asked for: a rank starts in 0.1 s instead of 4.
 
     the owner: ForkServer                  the server's process: serve
     start(folder, entry, ...)      ->      forks a keeper, which forks the child and waits for it
     the child's number, its end    <-      the keeper writes both
 
-It imports and never computes, so that a fork begins like a new process: no group, no CUDA, no thread except the
-leash. Real training starts real processes (`launch`); this is for checks and tests, which start ranks by the
-dozen. A child has a leash of its own, as in `processes`; the server has one too, so it ends with its owner.
+Where Python cannot fork, some such processes wait as spares: each becomes one child, and another starts behind it.
+
+They import and never compute, so a child begins like a new process: no group, no CUDA, no thread except the leash.
+Real training starts real processes (`launch`); this is for checks and tests, which start ranks by the dozen. A child
+has a leash of its own, as in `processes`; the server and the spares have one too, so they end with their owner.
 """
 
 import fcntl
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -32,16 +34,20 @@ from pllab.comm import processes
 _MOST_DESCRIPTORS = 16
 _START_S = 120.0  # for the first child, which waits for the imports of the server
 _NUMBER_BYTES = 4  # of what a keeper tells
+_NUM_SPARES = 3  # a function and a world of two
+_ENDED = "the process that starts ranks has ended; run the cell again"
+_SILENT = "the process that starts ranks did not answer; run the cell again"
 
 
-class Forked:
-    """A child of the fork server, with the interface that `launch` needs from a `processes.Child`."""
+class Warm:
+    """A child of a fork server or a used spare, with the interface that `launch` needs from a `processes.Child`.
 
-    def __init__(self, leash: int, told: int, number: Callable[[int], int]) -> None:
-        self.stdin = os.fdopen(leash, "wb")
-        self._told = os.fdopen(told, "rb", buffering=0)
+    end: waits so many seconds for its end and returns the exit code; raises `subprocess.TimeoutExpired`.
+    """
+
+    def __init__(self, pid: int, stdin: IO[bytes] | None, end: Callable[[float | None], int]) -> None:
+        self.pid, self.stdin, self._end = pid, stdin, end
         self._code: int | None = None
-        self.pid = number(self._number(_START_S, otherwise=-1))
 
     @property
     def returncode(self) -> int | None:
@@ -57,16 +63,8 @@ class Forked:
             subprocess.TimeoutExpired: it had not ended after `timeout` seconds.
         """
         if self._code is None:
-            self._code = self._number(timeout, otherwise=-signal.SIGKILL)  # without an answer its keeper was killed
-            self._told.close()
+            self._code = self._end(timeout)
         return self._code
-
-    def _number(self, timeout: float | None, otherwise: int) -> int:
-        """The keeper's next number, which it writes in one piece; `otherwise` if there is none, or not a whole one."""
-        if not select.select([self._told], [], [], timeout)[0]:
-            raise subprocess.TimeoutExpired("a child of the fork server", timeout or 0.0)
-        told = self._told.read(_NUMBER_BYTES)
-        return int.from_bytes(told, sys.byteorder, signed=True) if len(told) == _NUMBER_BYTES else otherwise
 
     def kill(self) -> None:
         """End it with all that it started."""
@@ -88,12 +86,9 @@ class ForkServer:
     """
 
     def __init__(self, *modules: str, home: Path | None = None, within: Sequence[str] = ()) -> None:
-        self._home, self._is_within = home, bool(within)
-        self._door, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        with other_end:
-            descriptor, no_folder = other_end.fileno(), Path(os.devnull, "none")
-            words = ("pllab.lesson.fork_server:serve", str(descriptor), *modules)
-            self._process = processes.start_child(no_folder, *words, pass_fds=[descriptor], within=within)
+        self._modules, self._home, self._within = modules, home, within
+        self._forks = can_fork()
+        self._waiting = [self._begin() for _ in range(1 if self._forks else _NUM_SPARES)]
 
     def start(
         self,
@@ -103,68 +98,97 @@ class ForkServer:
         log: Path | IO[bytes] | None = None,
         pass_fds: Sequence[int] = (),
         hash_seed: str = "",
-    ) -> Forked:
+    ) -> processes.Started:
         """Start a child that calls the function `entry`; the arguments are those of `processes.start_child`.
 
-        log: a path, or a file that is open.
         hash_seed: the child is a new Python process that hashes texts with this seed, as `PYTHONHASHSEED` sets it;
-            without a seed it is a fork, which hashes as the fork server does.
+            without a seed it hashes as the fork server does.
 
         Raises:
             RuntimeError: the fork server has ended, for example because its memory was full, or does not answer.
         """
-        leash_end, leash = os.pipe()
-        told, telling = os.pipe()
+        if hash_seed and not self._forks:
+            seed = {"PYTHONHASHSEED": hash_seed}
+            return processes.start_child(folder, entry, *arguments, log=log, environment=seed, pass_fds=pass_fds)
         order = {
             "folder": str(folder),
             "entry": entry,
             "arguments": arguments,
             "path": sys.path,
             "at": str(self._home or Path.cwd()),
-            "fds": [*([1] if log else []), *pass_fds],
             "hash_seed": hash_seed,
         }
-        opened = log.open("wb") if isinstance(log, Path) else nullcontext(log)
-        with tempfile.TemporaryFile() as written, opened as words:
-            written.write(json.dumps(order).encode())
-            written.flush()
-            handed = [written.fileno(), telling, leash_end, *([words.fileno()] if words else []), *pass_fds]
+        with log.open("wb") if isinstance(log, Path) else nullcontext(log) as words:
+            handed = ({1: words.fileno()} if words else {}) | {number: number for number in pass_fds}
             try:
-                socket.send_fds(self._door, [b"1"], handed)
-            except OSError as error:
-                os.close(leash)
-                os.close(told)
-                raise RuntimeError("the process that starts ranks has ended; run the cell again") from error
-            finally:
-                os.close(telling)
-                os.close(leash_end)
-        try:
-            return Forked(leash, told, self._number_here)
-        except subprocess.TimeoutExpired as error:
-            self.end()
-            raise RuntimeError("the process that starts ranks did not answer; run the cell again") from error
+                return self._fork(order, handed) if self._forks else self._use_spare(order, handed)
+            except subprocess.TimeoutExpired as error:
+                self.end()
+                raise RuntimeError(_SILENT) from error
 
     @property
     def is_alive(self) -> bool:
         """Whether it can start children."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.0)
-            return False
-        return True
+        return all(process.poll() is None for process, _ in self._waiting)
 
     @property
     def pid(self) -> int:
         """The number of its own process, the ancestor of its children and of theirs."""
-        return self._process.pid
+        return self._waiting[0][0].pid
 
     def end(self) -> None:
-        """End the fork server's own process; children that still run keep their leash."""
-        self._door.close()
-        processes.end_children([self._process])
+        """End the fork server's own processes; children that still run keep their leash."""
+        for _, door in self._waiting:
+            door.close()
+        processes.end_children([process for process, _ in self._waiting])
+
+    def _begin(self) -> tuple[processes.Child, socket.socket]:
+        """A process that serves, and the door on which it takes orders."""
+        door, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with other_end:
+            descriptor, no_folder = other_end.fileno(), Path(os.devnull, "none")
+            words = (f"{__name__}:{'serve' if self._forks else 'wait_as_spare'}", str(descriptor), *self._modules)
+            return processes.start_child(no_folder, *words, pass_fds=[descriptor], within=self._within), door
+
+    def _fork(self, order: dict[str, Any], handed: Mapping[int, int]) -> Warm:
+        """Let the server fork; its keeper tells the child's number, and later its end."""
+        end_of_leash, leash = os.pipe()
+        try:
+            told = _hand_over(self._waiting[0][1], order, {0: end_of_leash, **handed})
+        except RuntimeError:
+            os.close(leash)
+            raise
+        finally:
+            os.close(end_of_leash)
+        stdin = os.fdopen(leash, "wb")
+        number = _number(told, _START_S, otherwise=-1)
+
+        def end(timeout: float | None) -> int:
+            code = _number(told, timeout, otherwise=-signal.SIGKILL)  # without an answer its keeper was killed
+            told.close()
+            return code
+
+        return Warm(self._number_here(number), stdin, end)
+
+    def _use_spare(self, order: dict[str, Any], handed: Mapping[int, int]) -> Warm:
+        """Let the spare that has waited longest become the child; another one starts behind it."""
+        process, door = self._waiting[0]
+        with _hand_over(door, order, handed) as told:
+            if _number(told, _START_S, otherwise=-1) < 0:
+                raise RuntimeError(_ENDED)
+        door.close()
+        self._waiting = [*self._waiting[1:], self._begin()]
+
+        def end(timeout: float | None) -> int:
+            code = process.wait(timeout)
+            process.kill()  # what it started and left behind
+            return code
+
+        return Warm(process.pid, process.stdin, end)
 
     def _number_here(self, pid: int) -> int:
         """The number of a child outside its namespace, which has numbers of its own; -1 for one that has ended."""
-        if not self._is_within:
+        if not self._within:
             return pid
         with suppress(psutil.NoSuchProcess):
             for child in psutil.Process(self.pid).children(recursive=True):
@@ -175,50 +199,106 @@ class ForkServer:
         return -1
 
 
+def can_fork() -> bool:
+    """Whether a process that has imported torch can fork itself; libraries of macOS crash in such a child."""
+    return hasattr(os, "fork") and sys.platform != "darwin"
+
+
+def _hand_over(door: socket.socket, order: dict[str, Any], handed: Mapping[int, int]) -> IO[bytes]:
+    """Send an order, with descriptors by the number that the child is to have each under; return where it is told.
+
+    Raises:
+        RuntimeError: the other end has ended.
+    """
+    reading, telling = os.pipe()
+    told = os.fdopen(reading, "rb", buffering=0)
+    with tempfile.TemporaryFile() as written:
+        written.write(json.dumps({**order, "fds": list(handed)}).encode())
+        written.flush()
+        try:
+            socket.send_fds(door, [b"1"], [written.fileno(), telling, *handed.values()])
+        except OSError as error:
+            told.close()
+            raise RuntimeError(_ENDED) from error
+        finally:
+            os.close(telling)
+    return told
+
+
+def _number(told: IO[bytes], timeout: float | None, otherwise: int) -> int:
+    """The next number, which is written in one piece; `otherwise` if there is none, or not a whole one."""
+    if not select.select([told], [], [], timeout)[0]:
+        raise subprocess.TimeoutExpired("a warm process", timeout or 0.0)
+    words = told.read(_NUMBER_BYTES)
+    return int.from_bytes(words, sys.byteorder, signed=True) if len(words) == _NUMBER_BYTES else otherwise
+
+
 def serve() -> None:
     """The entry point of the fork server's process: import, then fork a keeper for each order until the door closes."""
-    door = socket.socket(fileno=int(sys.argv[1]))
-    for name in sys.argv[2:]:
-        importlib.import_module(name)
+    door = _imported()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets keepers that have ended
-    while True:
-        sign, descriptors, _, _ = socket.recv_fds(door, 1, _MOST_DESCRIPTORS)
-        if not sign:  # every door is closed
-            return
-        if descriptors and os.fork() == 0:
+    while descriptors := socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]:  # none when every door is closed
+        if os.fork() == 0:
             door.close()
             _keep(descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _keep(descriptors: list[int]) -> NoReturn:
-    """In the keeper: fork the child, tell its number, wait, and tell how it ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+def wait_as_spare() -> None:
+    """The entry point of a spare: import, wait for an order, and become its child."""
+    with _imported() as door:
+        descriptors = socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]
+    if descriptors:
+        order, telling, handed = _read(descriptors)
+        _tell(telling, os.getpid())
+        os.close(telling)
+        _become(order, handed)
+
+
+def _imported() -> socket.socket:
+    """The door, when all modules are imported that the command line names."""
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
+    return socket.socket(fileno=int(sys.argv[1]))
+
+
+def _read(descriptors: list[int]) -> tuple[dict[str, Any], int, list[int]]:
+    """The order, the end on which to tell, and what is handed to the child."""
     written, telling, *handed = descriptors
     order = json.loads(os.pread(written, os.fstat(written).st_size, 0))
     os.close(written)
+    return order, telling, handed
+
+
+def _tell(telling: int, number: int) -> None:
+    os.write(telling, number.to_bytes(_NUMBER_BYTES, sys.byteorder, signed=True))
+
+
+def _keep(descriptors: list[int]) -> NoReturn:
+    """In the keeper: fork the child, tell its number, wait, and tell how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    order, telling, handed = _read(descriptors)
     child = os.fork()
     if child == 0:
         os.close(telling)
+        os.setsid()
         _become(order, handed)
     os.setpgid(0, 0)  # a signal to the group of a child does not reach its keeper
     for descriptor in handed:
         os.close(descriptor)
     with suppress(BrokenPipeError):
-        os.write(telling, child.to_bytes(_NUMBER_BYTES, sys.byteorder, signed=True))
+        _tell(telling, child)
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)  # what it started and left behind
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        os.write(telling, code.to_bytes(_NUMBER_BYTES, sys.byteorder, signed=True))
+        _tell(telling, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     os._exit(0)
 
 
 def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
     """In the child: take the leash and the owner's descriptors, then call the function."""
-    os.setsid()
-    _take(handed, [0, *order["fds"]])
+    _take(handed, order["fds"])
     code = 1
     try:
         with suppress(OSError):
@@ -228,7 +308,7 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
             os.execve(command[0], command, os.environ | {"PYTHONHASHSEED": order["hash_seed"]})
         sys.path[:] = order["path"]
         sys.argv[1:] = order["arguments"]
-        processes.hold(order["folder"])
+        (processes.hold if 0 in order["fds"] else processes.remove_with_owner)(order["folder"])
         module, _, function = order["entry"].partition(":")
         getattr(importlib.import_module(module), function)()
         code = 0
@@ -244,7 +324,7 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
 
 def _take(handed: list[int], wanted: list[int]) -> None:
     """Give each descriptor the number that the owner has for it; 1 stands for all output."""
-    above = max(wanted) + 1  # where each waits for its own number
+    above = max(wanted, default=0) + 1  # where each waits for its own number
     waiting = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, above) for descriptor in handed]
     for descriptor in handed:
         os.close(descriptor)

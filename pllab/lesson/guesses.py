@@ -7,7 +7,7 @@ Learners who find 40 % have learned more about their own certainty than a grade 
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
@@ -30,7 +30,7 @@ _WHAT_TO_DO = (
 _CELL = "text-align:left;vertical-align:top;padding:2px 8px"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Kept:
     """A guess and its outcome; `spread` is the lowest and highest round."""
 
@@ -38,8 +38,8 @@ class Kept:
     unit: str
     guess: Guess
     measured: float
-    spread: tuple[float, float] | None = None
     engine: str
+    spread: tuple[float, float] | None = None
 
     @property
     def is_range(self) -> bool:
@@ -47,18 +47,12 @@ class Kept:
         return isinstance(self.guess, tuple)
 
     @property
-    def ends(self) -> tuple[float, float]:
-        """Both ends of the guess, twice the same for a single number."""
-        return self.guess if isinstance(self.guess, tuple) else (self.guess, self.guess)
-
-    @property
     def held(self) -> bool:
         """Whether a range contains the measurement, or a number lies within its spread or 5 % of it."""
-        low, high = self.ends
-        if self.is_range:
-            return low <= self.measured <= high
+        if isinstance(self.guess, tuple):
+            return self.guess[0] <= self.measured <= self.guess[1]
         lowest, highest = self.spread or (self.measured, self.measured)
-        return lowest <= low <= highest or abs(low - self.measured) <= _NEAR * abs(self.measured)
+        return lowest <= self.guess <= highest or abs(self.guess - self.measured) <= _NEAR * abs(self.measured)
 
     @property
     def factor(self) -> float | None:
@@ -66,7 +60,7 @@ class Kept:
 
         The middle of 1 to 4 is 2, the same factor from either end. None if one of the two is not above 0.
         """
-        low, high = self.ends
+        low, high = ends_of(self.guess)[0], ends_of(self.guess)[-1]
         middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
         if middle <= 0 or self.measured <= 0:
             return None
@@ -79,7 +73,7 @@ class Kept:
             told += f" ({write_ends(self.spread)})"
         factor = "" if self.factor is None else f"{self.factor:.2f}"
         outcome = "held" if self.held else "missed"
-        return outcome, self.question, f"{write_ends(self.ends)} {self.unit}", f"{told}, {self.engine}", factor
+        return outcome, self.question, f"{write_ends(self.guess)} {self.unit}", f"{told}, {self.engine}", factor
 
 
 @dataclass(frozen=True)
@@ -155,7 +149,9 @@ def keep(one: Kept) -> str:
         path = home() / FILE
         kept = _read(path)
         if all((other.question, other.unit) != (one.question, one.unit) for other in kept):
-            _write(path, [*kept, one])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rows = [asdict(each) for each in [*kept, one]]
+            write_whole(path, json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     except (OSError, ValueError) as error:
         return f"Your guess was not kept: {_reason(error)}."
     return ""
@@ -166,10 +162,9 @@ def ends_of(guess: Guess) -> tuple[float, ...]:
     return guess if isinstance(guess, tuple) else (guess,)
 
 
-def write_ends(ends: tuple[float, float]) -> str:
-    """`1 to 2`, or `1` when both are the same."""
-    low, high = map(write_number, ends)
-    return low if ends[0] == ends[1] else f"{low} to {high}"
+def write_ends(guess: Guess, write: Callable[[float], str] = write_number) -> str:
+    """`1 to 2` for a range, `1` for a single number."""
+    return " to ".join(map(write, ends_of(guess)))
 
 
 def _read(path: Path) -> list[Kept]:
@@ -190,11 +185,6 @@ def _read(path: Path) -> list[Kept]:
     except (KeyError, TypeError, ValueError, RecursionError):
         pass
     raise ValueError(f"{FILE} is not a list of guesses; move it away")
-
-
-def _write(path: Path, kept: Sequence[Kept]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps([asdict(one) for one in kept], indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _kept(row: dict[str, Any]) -> Kept:

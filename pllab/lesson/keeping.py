@@ -21,12 +21,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from pkgutil import resolve_name
 from types import FunctionType, ModuleType
 from typing import Any
 
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
-from pllab.lesson.own_code import codes_of, named
+from pllab.lesson.own_code import codes_of
 
 _HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
 
@@ -82,7 +83,7 @@ def mine(exercise_id: str) -> Any:
     exercise = find(exercise_id)
     if not (exercise.package and exercise.lends):
         raise ValueError(f"my_pllab.py has no {exercise_id} ({exercise.title}) yet, and pllab has none to lend")
-    return named(exercise.package[0])
+    return resolve_name(exercise.package[0])
 
 
 @dataclass(frozen=True)
@@ -166,23 +167,19 @@ def _collect(thing: Any, piece: KeptCode) -> None:
 
 def _need(name: str, value: Any, by: Any, piece: KeptCode) -> None:
     """Add what one name stands for: a module, something from another module, a definition beside it, or a constant."""
+    original = getattr(value, "__name__", name)
+    alias = "" if original == name else f" as {name}"
     if isinstance(value, ModuleType):
-        piece.imports.append(_import(value.__name__, name))
+        piece.imports.append(f"import {original}{alias}")
     elif isinstance(value, FunctionType | type) and value.__module__ == "my_pllab":  # it is in the file already
-        if name != value.__name__:
-            piece.constants.append(f"{name} = {value.__name__}")
+        if alias:
+            piece.constants.append(f"{name} = {original}")
     elif isinstance(value, FunctionType | type) and value.__module__ in ("__main__", by.__module__):
         _collect(value, piece)
     elif module := _home_of(value, name):
-        original = getattr(value, "__name__", name)
-        alias = "" if original == name else f" as {name}"
         piece.imports.append(f"from {module} import {original}{alias}")
     else:
         piece.constants.append(f"{name} = {_literal(name, value)}")
-
-
-def _import(module: str, name: str) -> str:
-    return f"import {module}" if module == name else f"import {module} as {name}"
 
 
 def _home_of(value: Any, name: str) -> str:
@@ -205,7 +202,7 @@ def _literal(name: str, value: Any) -> str:
 
 
 def source_of(thing: Any) -> str:
-    """The source of a function or class, of a notebook cell too, where `inspect` finds no class.
+    """The source of a function or class at the top of a file or a notebook cell, where `inspect` finds no class.
 
     Raises:
         CannotKeep: it cannot be found.
@@ -221,10 +218,7 @@ def source_of(thing: Any) -> str:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == thing.__name__:
                 first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
                 return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
-    try:
-        return textwrap.dedent(inspect.getsource(thing)).rstrip()
-    except (OSError, TypeError):
-        raise CannotKeep(f"the source of {thing.__name__} was not found; define it at the top of a cell") from None
+    raise CannotKeep(f"the source of {thing.__name__} was not found; define it at the top of a cell")
 
 
 def namespace_of(thing: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -42,29 +42,19 @@ def their_line(error: BaseException) -> str:
     return f"line {line} of {frame.f_code.co_name}: {summary.line}".removesuffix(": ")
 
 
-def named(path: str) -> Any:
-    """The object of a dotted name: `named("pllab.parallel.average_gradients")`."""
-    module, _, name = path.rpartition(".")
-    return getattr(import_module(module), name)
-
-
 def packaged_as(solution: Any, package: tuple[str, ...]) -> str:
     """The name in `package` of a solution that is the package's own, even in a partial, bound, or as a base class.
 
     Example: `packaged_as(partial(clock_cycles, 3), ("pllab.pipeline.clock_cycles",))` is that name; `""` for another.
     """
     core = _core(solution)
-    for path, asked in _loaded(package):
+    for path in package:
+        if path.rpartition(".")[0] not in sys.modules:
+            continue  # what was never imported is not it, and importing it takes seconds
+        asked = resolve_name(path)
         if core is _core(asked) or (isinstance(core, type) and isinstance(asked, type) and issubclass(core, asked)):
             return path
     return ""
-
-
-def _loaded(package: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """The package's functions that a solution can be; one never imported cannot, and importing it takes seconds."""
-    for path in package:
-        if path.rpartition(".")[0] in sys.modules:
-            yield path, named(path)
 
 
 def _core(thing: Any) -> Any:

@@ -12,7 +12,7 @@ from html import escape
 from typing import Any, Literal
 
 from pllab.lesson.class_folder import send_guess
-from pllab.lesson.guesses import Guess, Kept, ends_of, keep
+from pllab.lesson.guesses import Guess, Kept, ends_of, keep, write_ends
 from pllab.show import Figure, figure
 from pllab.show.theme import write_number
 from pllab.timeline import Engine
@@ -134,7 +134,7 @@ class Prediction:
         """The guess with its unit: `1.5 s` or `1 to 2 s`; empty without one."""
         if self._guess is None:
             return ""
-        return f"{' to '.join(f'{end:g}' for end in ends_of(self._guess))} {self.unit}"
+        return f"{write_ends(self._guess, '{:g}'.format)} {self.unit}"
 
     def write(self, value: float) -> str:
         """Three digits; a number too small for the axis is only bounded: on 0 to 20, 8e-06 is `below 0.01`."""
@@ -192,28 +192,20 @@ class Answer:
         write, unit = self.asked.write, self.asked.unit
         parts = [f"{self.maker}: {write(self.measured)} {unit}"]
         if self.spread is not None:
-            parts[0] += f" ({write(self.spread[0])} to {write(self.spread[1])})"
+            parts[0] += f" ({write_ends(self.spread, write)})"
         parts += [f"{name.capitalize()}: {write(value)} {unit}" for name, value in self.expected]
         return ". ".join([*parts, self._judgement()]) + "."
 
     def kept(self, guess: Guess) -> Kept:
         """The guess with this outcome, as the course keeps it."""
-        asked = self.asked
-        return Kept(
-            question=asked.question,
-            unit=asked.unit,
-            guess=guess,
-            measured=self.measured,
-            spread=self.spread,
-            engine=self.engine,
-        )
+        return Kept(self.asked.question, self.asked.unit, guess, self.measured, self.engine, self.spread)
 
     def _judgement(self) -> str:
         asked, write, guess = self.asked, self.asked.write, self.asked.guess
         if guess is None:
             return "Your guess came after the answer and does not count" if asked._is_late else "You made no guess"
         ends, kept = ends_of(guess), self.kept(guess)
-        said = f"Your {'range' if kept.is_range else 'guess'} of {' to '.join(map(write, ends))} {asked.unit}"
+        said = f"Your {'range' if kept.is_range else 'guess'} of {write_ends(guess, write)} {asked.unit}"
         if kept.held:
             return f"{said} {'holds it' if kept.is_range else 'was right'}"
         is_high = ends[0] > self.measured

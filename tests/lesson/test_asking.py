@@ -163,10 +163,6 @@ def right(m, p):
     return [[(t - j, j) for j in range(p) if 0 <= t - j < m] for t in range(m + p - 1)]
 
 
-def test_a_right_one_is_right():
-    assert check("08.1", right).outcome is Outcome.RIGHT
-
-
 class Yes(list):
     """Equal to everything, and as long as asked."""
 
@@ -217,32 +213,17 @@ def answers_by_hand(m, p):
     return [[]]
 
 
-def leaves(m, p):
-    os._exit(0)
-
-
 def many(m, p):
-    return "x" * (1 << 27)
+    return "x" * (1 << 22)
 
 
-@pytest.mark.parametrize(
-    "cheat",
-    [
-        lambda m, p: Yes(),
-        lambda m, p: Anything(),
-        patches_python,
-        patches_the_verdict,
-        patches_the_cases,
-        reads_the_stack,
-        answers_by_hand,
-        leaves,
-        many,
-        lambda m, p: sys.exit(0),
-    ],
-)
-def test_no_wrong_value_passes_whatever_the_solution_does(cheat):
-    verdict = check("08.1", cheat)
-    assert verdict.outcome is Outcome.NOT_YET, str(verdict)
+def test_no_wrong_value_passes_whatever_the_solution_does(monkeypatch):
+    monkeypatch.setattr(conversation, "_MOST_BYTES", 1 << 20)
+    patches = [patches_python, patches_the_verdict, patches_the_cases, reads_the_stack]
+    for cheat in [lambda m, p: Yes(), lambda m, p: Anything(), *patches, answers_by_hand, many]:
+        verdict = check("08.1", cheat)
+        assert verdict.outcome is Outcome.NOT_YET, str(verdict)
+        assert cheat is not many or verdict.hint_id == "crashed", "too long an answer ends the conversation"
     assert check("08.1", right).outcome is Outcome.RIGHT
 
 
@@ -260,10 +241,10 @@ def by_partial(m, p):
     return functools.partial(pipeline.clock_cycles, m)(p)
 
 
-@pytest.mark.parametrize("cheat", [by_another_name, by_getattr, by_partial])
-def test_the_packages_own_function_is_not_there(cheat):
-    verdict = check("08.1", cheat)
-    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged"), str(verdict)
+def test_the_packages_own_function_is_not_there():
+    for cheat in by_another_name, by_getattr, by_partial:
+        verdict = check("08.1", cheat)
+        assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged"), str(verdict)
     assert [*pipeline.clock_cycles(1, 1)] == [[(0, 0)]], "it is taken out of the other process alone"
 
 
@@ -569,6 +550,7 @@ def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(mon
     assert verdict.outcome is (Outcome.UNDECIDED if is_starved else Outcome.NOT_YET)
     assert verdict.hint_id == ("" if is_starved else "hang")
     assert is_starved or verdict.first.where.endswith("of waits")
+    assert is_starved == ("other programs had the machine" in str(verdict))
 
 
 def talks_for_ever(words: str):
@@ -686,19 +668,15 @@ def test_an_answer_counts_when_its_rank_has_ended_before_anybody_listened(monkey
 
 
 @pytest.mark.ranks
-def test_a_function_that_cannot_be_imported_runs_on_every_rank():
+def test_a_function_that_cannot_be_imported_runs_on_ranks_whose_answers_come_in_their_order_whoever_was_first():
     secret = 10
-    assert seen_on_ranks(lambda total, world_size: total + world_size + secret) == [13.0, 13.0]
 
-
-@pytest.mark.ranks
-def test_answers_come_in_the_order_of_the_ranks_whoever_was_first():
     def the_first_is_last(total, world_size):
         if dist.get_rank() == 0:
             time.sleep(0.5)
-        return dist.get_rank()
+        return [dist.get_rank(), total + world_size + secret]
 
-    assert seen_on_ranks(the_first_is_last) == [0, 1]
+    assert seen_on_ranks(the_first_is_last) == [[0, 13.0], [1, 13.0]]
 
 
 @pytest.mark.ranks

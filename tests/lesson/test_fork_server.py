@@ -1,4 +1,4 @@
-"""Processes forked from a prepared one behave like new ones: a group, a leash, an end that is told."""
+"""Warm processes, forked or spares, behave like new ones: a group, a leash, an end that is told."""
 
 import os
 import signal
@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pllab.lesson import fork_server
 from pllab.lesson.fork_server import ForkServer
 
 PROGRAM = """
@@ -18,7 +19,10 @@ import os, stat, subprocess, sys, time
 from pathlib import Path
 
 def words():
-    print(sys.argv[1:], os.getcwd(), os.getpgid(0) == os.getpid(), "torch" in sys.modules, flush=True)
+    print(sys.argv[1:], os.getcwd(), os.getpgid(0) == os.getpid(), "numpy" in sys.modules, flush=True)
+
+def hashes():
+    print(hash("a text"), flush=True)
 
 def leaves():
     sys.exit(5)
@@ -44,14 +48,23 @@ def garbles():  # writes on what its keeper tells on
             except OSError:
                 pass
 
-def writes_to(): # what the owner has open under this number
-    os.write(int(sys.argv[1]), b"here")
+def writes_to(): # what the owner has open under these numbers
+    for number in sys.argv[1:]:
+        os.write(int(number), b"here")
 """
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["forked", "spare"])
+def forks(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fork_server, "can_fork", lambda: request.param)
+        patch.setattr(fork_server, "_NUM_SPARES", 1)
+        yield request.param
+
+
 @pytest.fixture(scope="module")
-def server():
-    server = ForkServer("torch")
+def server(forks):
+    server = ForkServer("numpy")
     yield server
     server.end()
 
@@ -65,6 +78,14 @@ def folder(tmp_path, monkeypatch):
     return leashed
 
 
+def written(server, folder, *words, **options):
+    """How a child ended, and what it wrote."""
+    with (folder / "log").open("w+b") as log:
+        code = server.start(folder, *words, log=log, **options).wait(60)
+        log.seek(0)
+        return code, log.read().decode()
+
+
 def gone(pid):
     until = time.monotonic() + 10
     while time.monotonic() < until:
@@ -75,16 +96,19 @@ def gone(pid):
 
 
 def test_a_child_has_its_words_its_group_and_the_modules(server, folder):
-    log = folder / "log"
-    assert server.start(folder, "program:words", "a", "b", log=log).wait(60) == 0
-    assert log.read_text() == f"['a', 'b'] {Path.cwd()} True True\n"
+    assert written(server, folder, "program:words", "a", "b") == (0, f"['a', 'b'] {Path.cwd()} True True\n")
+
+
+def test_a_seed_decides_how_a_child_hashes(server, folder):
+    words, seeded = [sys.executable, "-c", "print(hash('a text'))"], os.environ | {"PYTHONHASHSEED": "7"}
+    told = subprocess.check_output(words, env=seeded, text=True)
+    assert written(server, folder, "program:hashes", hash_seed="7") == (0, told)
 
 
 def test_how_it_ended_is_told(server, folder):
     assert server.start(folder, "program:leaves").wait(60) == 5
-    failing = server.start(folder, "program:fails", log=folder / "log")
-    assert failing.wait(60) == 1
-    assert "KeyError: 'on purpose'" in (folder / "log").read_text()
+    code, text = written(server, folder, "program:fails")
+    assert code == 1 and "KeyError: 'on purpose'" in text
     killed = server.start(folder, "program:waits", str(folder / "pid"))
     assert killed.returncode is None
     with pytest.raises(subprocess.TimeoutExpired):
@@ -110,35 +134,35 @@ def test_the_leash_ends_child_grandchildren_and_folder(server, folder):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("number", [None, *range(99, 104)])
-def test_descriptors_keep_their_numbers(server, folder, number):
+def test_descriptors_keep_their_numbers(server, folder):
     """An owner with many open files, such as a kernel, gives high ones."""
     reading, writing = os.pipe()
-    if number is not None:
+    numbers = [writing, *range(99, 104)]
+    for number in numbers[1:]:
         os.dup2(writing, number)
-        os.close(writing)
-        writing = number
-    child = server.start(folder, "program:writes_to", str(writing), pass_fds=[writing])
-    os.close(writing)
+    child = server.start(folder, "program:writes_to", *map(str, numbers), pass_fds=numbers)
+    for number in numbers:
+        os.close(number)
     assert child.wait(60) == 0
-    assert os.read(reading, 10) == b"here"
+    assert os.read(reading, 100) == b"here" * len(numbers)
     os.close(reading)
 
 
-def test_a_fork_server_that_has_ended_says_so(folder):
+def test_a_server_that_has_ended_says_so(forks, folder):
     server = ForkServer()
-    server.start(folder, "program:words", log=folder / "log").wait(60)
-    server._process.kill()
-    server._process.wait()
+    written(server, folder, "program:words")
+    process, _ = server._waiting[0]
+    process.kill()
+    process.wait(60)
     assert not server.is_alive
     with pytest.raises(RuntimeError, match="has ended; run the cell again"):
         server.start(folder, "program:words")
     server.end()
 
 
-def test_a_fork_server_that_does_not_answer_says_so_and_is_ended(folder, monkeypatch):
+def test_a_server_that_does_not_answer_says_so_and_is_ended(forks, folder, monkeypatch):
     server = ForkServer()
-    server.start(folder, "program:words", log=folder / "log").wait(60)
+    written(server, folder, "program:words")
     monkeypatch.setattr("pllab.lesson.fork_server._START_S", 0.2)
     os.kill(server.pid, signal.SIGSTOP)
     with pytest.raises(RuntimeError, match="did not answer; run the cell again"):
@@ -147,15 +171,23 @@ def test_a_fork_server_that_does_not_answer_says_so_and_is_ended(folder, monkeyp
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the pipes of another process are in /proc")
-def test_garbage_on_the_line_of_a_keeper_is_some_exit_code(server, folder):
-    assert isinstance(server.start(folder, "program:garbles", log=folder / "log").wait(60), int)
-    assert (folder / "log").read_text() == ""
+def test_garbage_on_the_line_of_a_keeper_is_some_exit_code(server, folder, forks):
+    if not forks:
+        pytest.skip("a spare has no keeper")
+    code, text = written(server, folder, "program:garbles")
+    assert isinstance(code, int) and text == ""
 
 
-def test_it_ends_with_its_owner(tmp_path):
-    words = "from pllab.lesson.fork_server import ForkServer; print(ForkServer()._process.pid, flush=True); input()"
+def test_it_ends_with_its_owner(forks):
+    words = (
+        "from pllab.lesson import fork_server\n"
+        f"fork_server.can_fork = lambda: {forks}\n"
+        "server = fork_server.ForkServer()\n"
+        "print(*(process.pid for process, _ in server._waiting), flush=True)\n"
+        "input()"
+    )
     owner = subprocess.Popen([sys.executable, "-c", words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    number = int(owner.stdout.readline())
+    numbers = owner.stdout.readline().split()
     owner.kill()
     owner.communicate()
-    assert gone(number)
+    assert len(numbers) == (1 if forks else 3) and all(gone(int(number)) for number in numbers)

@@ -114,6 +114,8 @@ def test_what_cannot_be_kept_is_said():
     )
     tensor = cell("def my_share(i, r, w):\n    return table[r]\n", table=torch.ones(3))
     assert "it uses table, which is no plain constant" in keep(find("00.1"), tensor["my_share"])
+    nested = cell("def makes():\n    def my_share(i, r, w): ...\n    return my_share\n")["makes"]()
+    assert "the source of my_share was not found; define it at the top of a cell" in keep(find("00.1"), nested)
     assert "it has no name" in keep(find("00.1"), lambda items, rank, world_size: items)
     (home() / "my_pllab.py").write_text("def broken(:\n")
     assert "line 1 of the file is not valid Python" in keep(find("00.1"), other["my_share"])
@@ -137,15 +139,6 @@ def test_a_file_that_does_not_import_is_one_sentence():
     path.write_text(path.read_text() + "\nraise KeyError('mine')\n")
     with pytest.raises(ValueError, match="cannot be imported .KeyError: 'mine'.; repair that line"):
         mine("00.1")
-
-
-def test_under_ci_the_folder_is_a_temporary_one(monkeypatch, tmp_path):
-    monkeypatch.delenv("PLLAB_HOME")
-    monkeypatch.setenv("CI", "true")
-    assert home() == home() != tmp_path and home().exists()
-    monkeypatch.delenv("CI")
-    monkeypatch.chdir(tmp_path)
-    assert home() == tmp_path
 
 
 def test_two_parts_taken_one_after_the_other_can_both_travel_to_ranks(folder):

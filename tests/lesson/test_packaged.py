@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
 from statistics import median
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from pllab import comm, data, parallel, pipeline, schedule, transfers
 from pllab.lesson import Outcome, check
 from pllab.lesson.exercise import Exercise, exercises_of
-from pllab.lesson.own_code import codes_of, named
+from pllab.lesson.own_code import codes_of
 from pllab.lesson.packing import Packed, pack
 from pllab.parallel.tensor import copy_in, reduce_out
 from pllab.simulate import Costs
@@ -31,24 +32,24 @@ def texts(made: schedule.Schedule) -> list[list[str]]:
 
 
 def fit(sizes: list[int], times: list[list[float]]) -> tuple[float, float]:
-    cost = named("pllab.bench.message_costs.fit_cost")(sizes, [median(some) for some in times])
+    cost = resolve_name("pllab.bench.message_costs.fit_cost")(sizes, [median(some) for some in times])
     return cost.alpha_s, cost.beta_s
 
 
 def winner(seconds: dict[str, Any], losses: dict[str, Any]) -> str | None:
-    named("pllab.bench.measure.check_same_losses")(losses)
+    resolve_name("pllab.bench.measure.check_same_losses")(losses)
     return None
 
 
 def timed(fn: Callable[[], Any], synchronize: Callable[[], Any], *_: Any, **__: Any) -> Any:
-    return named("pllab.bench.compare")({"fn": fn}, before={"fn": synchronize}).seconds["fn"]
+    return resolve_name("pllab.bench.compare")({"fn": fn}, before={"fn": synchronize}).seconds["fn"]
 
 
 # Each calls the package's own in a line or two, and all passed but 01.3 and 16.2.
 CALLS: list[tuple[str, Callable[..., Any]]] = [
     ("00.1", lambda items, rank, size: list(data.DataPartitioner(items, [1 / size] * size).use(rank))),
     ("01.2", timed),
-    ("01.3", lambda *asked, **more: tuple(named("pllab.bench.roofline.bound_of")(*asked, **more))),
+    ("01.3", lambda *asked, **more: tuple(resolve_name("pllab.bench.roofline.bound_of")(*asked, **more))),
     ("02.2", lambda rank, size, file, s: comm.setup(rank, size, "gloo", init_file=file, timeout_s=s)),
     ("03.1", lambda x, root=0: comm.run_transfers(transfers.tree_broadcast(comm.world_size(), root), x)),
     ("03.3", fit),
@@ -81,10 +82,10 @@ def test_every_exercise_that_the_package_answers_names_it():
 @pytest.mark.parametrize("exercise", PACKAGED, ids=lambda exercise: exercise.id)
 def test_the_packages_own_function_is_refused_before_anything_runs(exercise: Exercise):
     for path in exercise.package:
-        verdict = pack(exercise, named(path))
+        verdict = pack(exercise, resolve_name(path))
         assert not isinstance(verdict, Packed)
         assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged")
-        codes = [*codes_of(named(path))]
+        codes = [*codes_of(resolve_name(path))]
         name = path.rpartition(".")[2]
         assert codes and {code.co_qualname.partition(".")[0] for code in codes} == {name}, "a call is known by this"
 

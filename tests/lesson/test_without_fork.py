@@ -1,0 +1,88 @@
+"""Checks where Python cannot fork: their processes are spares, and the verdicts are the same."""
+
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+import torch
+
+from pllab import comm
+from pllab.lesson import Outcome, check, checking
+from pllab.lesson.exercise import Case, Wrong
+from tests.lesson.test_asking import verdict_on
+
+FORKLESS = "import os\n\ndel os.fork\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Spares for this process and all below it, where `os.fork` is not there."""
+    folder = tmp_path_factory.mktemp("forkless")
+    (folder / "sitecustomize.py").write_text(FORKLESS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        patch.delattr(os, "fork")
+        server = checking.ForkServer("pllab.lesson.answering")
+        patch.setattr(checking, "warm_server", lambda: server)
+        yield server
+        server.end()
+
+
+def test_python_cannot_fork_there(server):
+    told = subprocess.run([sys.executable, "-c", "import os; os.fork()"], capture_output=True, text=True, check=False)
+    assert "has no attribute 'fork'" in told.stderr
+
+
+def test_a_function_that_is_called_is_right_or_wrong(server):
+    assert check("08.3", lambda p, fraction: -1).hint_id
+    right = check("00.1", lambda items, rank, world_size: items[rank::world_size])
+    assert right.outcome is Outcome.RIGHT, str(right)
+
+
+def sum_of_ranks(rank, world_size, solution):
+    x = torch.tensor([float(rank)])
+    comm.all_reduce(x)
+    return solution(x.item())
+
+
+def calls_back(solution):
+    heard = []
+    if solution(heard.append) is not None or heard != [os.getpid()]:
+        raise Wrong("not_called", "It was not called.")
+
+
+def on_ranks(solution):
+    if solution.on_ranks(sum_of_ranks, 2) != [2.0, 2.0]:
+        raise Wrong("no_double", "It is not twice the sum.")
+
+
+OWN = os.getpid()
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(
+    ("test", "right", "wrong", "hint_id"),
+    [
+        (calls_back, lambda call: call(OWN), lambda call: None, "not_called"),
+        (on_ranks, lambda total: 2 * total, lambda total: total, "no_double"),
+    ],
+    ids=["callbacks", "ranks"],
+)
+def test_callbacks_and_ranks_are_judged(server, test, right, wrong, hint_id):
+    for solution, expected in ((right, ""), (wrong, hint_id)):
+        verdict = verdict_on(Case("it answers", test), solution)
+        assert verdict.hint_id == expected and verdict.outcome is not Outcome.UNDECIDED, str(verdict)
+
+
+def test_a_function_that_never_answers_is_ended_with_what_it_started(server):
+    def my_share(items, rank, world_size):
+        print(subprocess.Popen(["sleep", "1000"]).pid, flush=True)  # noqa: T201 - the student does
+        while True:
+            pass
+
+    verdict = check("00.1", my_share, deadline_s=3.0)
+    assert verdict.hint_id in ("hang", "")  # undecided on a busy machine
+    child = int(verdict.printed)
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
