@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tests.browser.jupyterlab import open_and_run, use_the_widget
+from tests.browser.jupyterlab import open_and_run, open_at, use_the_widget
 from tests.browser.scenes import SCENES
 
 pytestmark = pytest.mark.browser
@@ -57,9 +57,9 @@ def test_make_lab_opens_lesson_00_with_its_browser_folded_and_play_on_the_first_
     subprocess.run(command, env=os.environ | folder, check=True, capture_output=True, timeout=60)
     own_page.set_viewport_size({"width": 1280, "height": 720})
     try:
-        own_page.goto(f"{lab_server.url}{url.replace('tree/notebooks/', 'tree/')}?token={lab_server.token}")
-        own_page.locator(".jp-CodeCell .cm-content").first.click(timeout=60_000)
+        open_at(own_page, f"{lab_server.url}{url.replace('tree/notebooks/', 'tree/')}?token={lab_server.token}")
         expect(own_page.locator("#jp-left-stack")).to_be_hidden()
+        own_page.locator(".jp-CodeCell .cm-content").first.click()
         own_page.keyboard.press("Shift+Enter")
         play = own_page.locator(".pl-player").get_by_role("button", name="Play")
         expect(play).to_be_in_viewport(ratio=1, timeout=60_000)
