@@ -4,16 +4,13 @@ They run in `make exhaustive`. In `make test` that their cells run is nbval's to
 JupyterLab is tested with a cell for each widget (test_jupyterlab.py).
 """
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 
-from tests.browser.jupyterlab import open_and_run, open_at, use_the_widget
+from tests.browser.jupyterlab import open_and_run, use_the_widget
 from tests.browser.scenes import SCENES
 
 pytestmark = pytest.mark.browser
@@ -47,28 +44,6 @@ def lesson(number):
     found = sorted((ROOT / "notebooks").glob(f"{number}_*.ipynb"))
     assert len(found) == 1, f"lesson {number} should be one notebook; found {[path.name for path in found]}"
     return found[0]
-
-
-def test_make_lab_opens_lesson_00_with_its_browser_folded_and_play_on_the_first_screen(own_page, lab_server):
-    recipes = (ROOT / "Makefile").read_text()
-    workspace, url = (re.search(rf"{flag}(\S+)", recipes)[1] for flag in ("workspaces import ", "default_url=/"))
-    command = [sys.executable, "-m", "jupyterlab", "workspaces", "import", str(ROOT / workspace)]
-    folder = {"JUPYTERLAB_WORKSPACES_DIR": str(lab_server.folder.parent / "workspaces")}
-    subprocess.run(command, env=os.environ | folder, check=True, capture_output=True, timeout=60)
-    own_page.set_viewport_size({"width": 1280, "height": 720})
-    try:
-        open_at(own_page, f"{lab_server.url}{url.replace('tree/notebooks/', 'tree/')}?token={lab_server.token}")
-        expect(own_page.locator("#jp-left-stack")).to_be_hidden()
-        own_page.locator(".jp-CodeCell .cm-content").first.click()
-        own_page.keyboard.press("Shift+Enter")
-        play = own_page.locator(".pl-player").get_by_role("button", name="Play")
-        expect(play).to_be_in_viewport(ratio=1, timeout=60_000)
-        expect(own_page.get_by_role("heading", level=1)).to_be_in_viewport()  # nothing has scrolled
-        widths = "[...document.querySelectorAll('.cm-scroller')].map((one) => one.scrollWidth - one.clientWidth)"
-        assert max(own_page.evaluate(widths)) == 0, "a line of code is wider than its cell"
-    finally:
-        own_page.goto("about:blank")
-        lab_server.end_kernels()
 
 
 @pytest.mark.exhaustive
