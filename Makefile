@@ -13,9 +13,9 @@ unexport PYTHONDONTWRITEBYTECODE # tests start hundreds of processes, and each w
 
 .PHONY: lab test check unit notebooks exhaustive publish site clean
 
-lab: .venv/lab.stamp # with the settings of assets/lab: no question about news
+lab: .venv/workspace.stamp # with the settings of assets/lab: no question about news
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.app_settings_dir=assets/lab \
-		--LabApp.default_url=/lab/tree/notebooks/00_first_two_ranks.ipynb $(ROOT_FLAG)
+		--LabApp.default_url=/lab/workspaces/lessons/tree/notebooks/00_first_two_ranks.ipynb $(ROOT_FLAG)
 
 test: check # one pool: while notebooks compute, tests wait for processes and browsers
 	$(LEARNER) $(PYTEST) --dist=loadgroup $(NBVAL) tests notebooks
@@ -53,6 +53,10 @@ clean:
 
 .venv/lab.stamp: .venv/pip.stamp pyproject.toml constraints.txt
 	$(PIP) -e ".[lab]"
+	touch $@
+
+.venv/workspace.stamp: .venv/lab.stamp assets/lab/workspace.json # the file browser is folded: a lesson has the width
+	$(BIN)/jupyter lab workspaces import assets/lab/workspace.json
 	touch $@
 
 .venv/test.stamp: .venv/pip.stamp pyproject.toml constraints.txt

@@ -5,26 +5,27 @@ is still being written, but nothing in it changes. A busy machine writes no reco
 """
 
 import json
-import random
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
+from itertools import takewhile
 from pathlib import Path
+from textwrap import shorten
 
-from pllab.autopsy import CAUSES, Record, read_records
+from pllab.autopsy import CAUSES, Call, Record, lateness, read_records, wait_for_graph
 from pllab.comm.processes import Started, end_children, how_it_ended
 from pllab.lesson.checking import warm_server
-from pllab.lesson.faults import Fault, Truth
+from pllab.lesson.faults import CALLS_PER_STEP, Fault, Truth
 
 _PATIENCE_S = 1.2  # without a new call while the records are written; a straggler takes 0.4 s
 _BEATS = 6  # how often each record must have been written meanwhile
 _LATE_S = 30.0
 _WIDTH = 100  # of a printed line
 _ENTRY = "pllab.lesson.ward_training:run_rank"
-_CELL = "border:1px solid #999999;padding:4px 8px;text-align:left;vertical-align:top;white-space:pre-wrap"
+_CELL = "border:1px solid #999999;padding:4px 6px;text-align:left;vertical-align:top"
 
 
 @dataclass(frozen=True)
@@ -42,42 +43,70 @@ class Visit:
     _truth: Truth | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        outcome = "stuck" if self.stuck else "ended"
-        blocks = [f"{len(self.records)} ranks, {outcome} (real)"]
-        for record, told in zip(self.records, self.printed, strict=True):
-            rows = [f"  {label}: {text}".replace("\n", "\n    ") for label, text in _rows(record, told)]
-            blocks.append("\n".join([f"rank {record.rank}", *rows]))
-        return "\n".join(blocks)
+        told = [f"{len(self.records)} ranks, {'stuck' if self.stuck else 'ended'} (real)"]
+        for record, printed in zip(self.records, self.printed, strict=True):
+            calls = [_shown(call) for call in record.calls]
+            steps = [", ".join(calls[at : at + CALLS_PER_STEP]) for at in range(0, len(calls), CALLS_PER_STEP)]
+            stands = takewhile(lambda line: "run_rank" not in line, record.stack)
+            told += [
+                f"rank {record.rank}: {record.state}",
+                *(f"  printed: {line[:_WIDTH]}" for line in printed.strip().splitlines()),
+                *(f"  called: {step}" for step in steps),
+                *(f"  caught: {one.text} at {one.where}" for one in record.caught),
+                f"  stands at: {' < '.join(stands) or '-'}",
+            ]
+        return "\n".join(told)
+
+
+def _shown(call: Call) -> str:
+    named = str(call).partition(" with root")[0]
+    return f"{call.number} {named}{' NaN' if call.has_nan else ''}{'' if call.finished else ' ...'}"
+
+
+@dataclass(frozen=True)
+class WardRound:
+    """Jobs side by side, a row for each: the last calls of its ranks, who waits for whom, and what else they left.
+
+    Example: `WardRound({"A": admit(seed=11), "B": admit(seed=21)})`. The calls in one line have the same number.
+    """
+
+    jobs: Mapping[str, Visit]
+
+    def __repr__(self) -> str:
+        return "\n".join(" | ".join(cell.replace("\n", "; ") for cell in row) for row in self._rows())
 
     def _repr_html_(self) -> str:
-        columns = [_rows(record, told) for record, told in zip(self.records, self.printed, strict=True)]
-        head = "".join(f'<th scope="col" style="{_CELL}">rank {record.rank}</th>' for record in self.records)
+        head, *rows = [[escape(cell).replace("\n", "<br>") for cell in row] for row in self._rows()]
+        top = "".join(f'<th scope="col" style="{_CELL}">{cell}</th>' for cell in head)
         body = "".join(
-            f'<tr><th scope="row" style="{_CELL}">{escape(cells[0][0])}</th>'
-            + "".join(f'<td style="{_CELL};font-family:monospace">{escape(text)}</td>' for _, text in cells)
-            + "</tr>"
-            for cells in zip(*columns, strict=True)
+            f'<tr><th scope="row" style="{_CELL}">{job}</th>'
+            + "".join(f'<td style="{_CELL};white-space:nowrap">{cell}</td>' for cell in cells)
+            + f'<td style="{_CELL}">{state}</td></tr>'
+            for job, *cells, state in rows
         )
-        caption = f"{len(self.records)} ranks, {'stuck' if self.stuck else 'ended'} (real)"
-        return (
-            f'<table style="border-collapse:collapse"><caption style="text-align:left">{caption}</caption>'
-            f'<thead><tr><td style="{_CELL}"></td>{head}</tr></thead><tbody>{body}</tbody></table>'
-        )
+        return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _rows(self) -> Iterator[list[str]]:
+        num_ranks = max(len(visit.records) for visit in self.jobs.values())
+        ranks = [f"rank {rank}" for rank in range(num_ranks)]
+        yield ["job", *ranks, "waits for rank", "came last by", "printed last", "state (real)"]
+        for job, visit in self.jobs.items():
+            first = max(record.next_number for record in visit.records) - CALLS_PER_STEP
+            calls = [[_shown(call) for call in record.calls if call.number >= first] for record in visit.records]
+            columns = [
+                [", ".join(map(str, sorted(others))) for others in wait_for_graph(visit.records).values()],
+                [f"{max(late.values(), default=0.0):.2f} s" for late in lateness(visit.records).values()],
+                [shorten(printed.strip().rpartition("\n")[2], 24, placeholder=" ...") for printed in visit.printed],
+                [_state(record) for record in visit.records],
+            ]
+            by_rank = ["\n".join(f"{rank}: {text or '-'}" for rank, text in enumerate(texts)) for texts in columns]
+            yield [job, *map("\n".join, calls), *[""] * (num_ranks - len(calls)), *by_rank]
 
 
-def _rows(record: Record, printed: str) -> list[tuple[str, str]]:
-    """What a console shows about a rank: the same rows for every rank."""
-    calls = [f"{call.number} {call}{'' if call.finished else ' ...'}" for call in record.calls[-6:]]
-    own = next((line for line in record.stack if line.startswith("ward_training.py")), "")
-    stands = " < ".join(dict.fromkeys([*record.stack[:1], own])) if record.stack else "-"
-    return [
-        ("printed last", "\n".join(line[:_WIDTH] for line in printed.strip().splitlines()[-3:]) or "-"),
-        ("last calls (... not finished)", "\n".join(calls) or "-"),
-        ("values that are no numbers, first in", str(next((c.number for c in record.calls if c.has_nan), "-"))),
-        ("state", record.state.partition(";")[0]),
-        ("stands at", stands),
-        ("caught", "\n".join(f"{one.text} at {one.where}" for one in record.caught) or "-"),
-    ]
+def _state(record: Record) -> str:
+    """How a rank ended, and what it knows of an error."""
+    nan = [f"NaN at {call.number}" for call in record.calls if call.has_nan][:1]
+    return ", ".join([record.state.partition(":")[0], *nan, *(f"caught {one.text}" for one in record.caught)])
 
 
 def admit(ward: str | None = None, seed: int = 0) -> Visit:
@@ -90,8 +119,7 @@ def admit(ward: str | None = None, seed: int = 0) -> Visit:
         ValueError: there is no such ward.
         RuntimeError: the ranks did not start, because other programs had the machine.
     """
-    chosen = random.Random(f"clinic {seed}").choice(CAUSES) if ward is None else ward
-    fault = Fault.drawn(chosen, seed)
+    fault = Fault.drawn(ward, seed)
     with tempfile.TemporaryDirectory(prefix="pllab-clinic-", ignore_cleanup_errors=True) as name:
         folder, ranks = Path(name), list[Started]()
         try:

@@ -46,12 +46,14 @@ class Fault:
     place: int = 0
 
     @classmethod
-    def drawn(cls, ward: str, seed: int) -> "Fault":
-        """The fault of a ward under a seed; the first two steps are always healthy.
+    def drawn(cls, ward: str | None, seed: int) -> "Fault":
+        """The fault of a ward under a seed, which draws the ward too if it is None; two steps are healthy first.
 
         Raises:
             ValueError: there is no such ward.
         """
+        if ward is None:
+            ward = random.Random(f"clinic {seed}").choice(CAUSES)
         if ward not in CAUSES:
             raise ValueError(f"there is no ward {ward!r}; choose one of {', '.join(CAUSES)}")
         draw = random.Random(f"{ward} {seed}")

@@ -162,11 +162,16 @@ def _expect_no_strays(family: list[psutil.Process]) -> None:
     assert not names, f"JupyterLab left processes behind: {names}"
 
 
-def open_and_run(page, server, name):
-    """Open the notebook, Run > Run All Cells, wait until all have run, and save."""
-    page.goto(server.address_of(name))
+def open_at(page, address):
+    """Open a notebook and wait until its kernel is ready."""
+    page.goto(address)
     page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
     page.locator("#jp-bottom-panel, .jp-StatusBar-Widget").get_by_text("| Idle").first.wait_for(timeout=60_000)
+
+
+def open_and_run(page, server, name):
+    """Open the notebook, Run > Run All Cells, wait until all have run, and save."""
+    open_at(page, server.address_of(name))
     choose(page, "Edit", "Clear Outputs of All Cells")  # so that no number is left from an earlier run
     page.wait_for_function(NONE_RUN)
     choose(page, "Run", "Run All Cells")

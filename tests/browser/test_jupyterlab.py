@@ -1,14 +1,17 @@
 """Every widget in a real JupyterLab: a notebook with a cell for each, its kernel, mouse and keys."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
 from pllab.schedule import Schedule, one_f_one_b
 from pllab.show.studio.settings import TOUR
 from tests.browser.bench import block, order
-from tests.browser.jupyterlab import open_and_run, use_the_widget
+from tests.browser.jupyterlab import MAKEFILE, open_and_run, open_at, use_the_widget
 from tests.browser.scenes import SCENES
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
@@ -16,6 +19,28 @@ playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DI
 expect = playwright.expect
 
 RAN = re.compile(r"This order ran: makespan [\d.]+, engine emulated \(sleep\)\.")
+
+
+def test_make_lab_opens_lesson_00_with_its_browser_folded_and_play_on_the_first_screen(own_page, lab_server):
+    recipes = MAKEFILE.read_text()
+    workspace, url = (re.search(rf"{flag}(\S+)", recipes)[1] for flag in ("workspaces import ", "default_url=/"))
+    command = [sys.executable, "-m", "jupyterlab", "workspaces", "import", str(MAKEFILE.parent / workspace)]
+    folder = {"JUPYTERLAB_WORKSPACES_DIR": str(lab_server.folder.parent / "workspaces")}
+    subprocess.run(command, env=os.environ | folder, check=True, capture_output=True, timeout=60)
+    own_page.set_viewport_size({"width": 1280, "height": 720})
+    try:
+        open_at(own_page, f"{lab_server.url}{url.replace('tree/notebooks/', 'tree/')}?token={lab_server.token}")
+        expect(own_page.locator("#jp-left-stack")).to_be_hidden()
+        own_page.locator(".jp-CodeCell .cm-content").first.click()
+        own_page.keyboard.press("Shift+Enter")
+        play = own_page.locator(".pl-player").get_by_role("button", name="Play")
+        expect(play).to_be_in_viewport(ratio=1, timeout=60_000)
+        expect(own_page.get_by_role("heading", level=1)).to_be_in_viewport()  # nothing has scrolled
+        widths = "[...document.querySelectorAll('.cm-scroller')].map((one) => one.scrollWidth - one.clientWidth)"
+        assert max(own_page.evaluate(widths)) == 0, "a line of code is wider than its cell"
+    finally:
+        own_page.goto("about:blank")
+        lab_server.end_kernels()
 
 
 @pytest.fixture(scope="module")

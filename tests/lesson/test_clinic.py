@@ -5,17 +5,22 @@
 
 import json
 import os
+import re
 import tempfile
 import time
+from html import unescape
+from pathlib import Path
 
+import nbformat
 import pytest
 
 from pllab.autopsy import CAUSES, diagnose, read_records, wait_for_graph
-from pllab.autopsy.diagnosis import SENDS, SKIPPED, STRAGGLER, SWAPPED, UNEVEN
+from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
 from pllab.cli import main
-from pllab.lesson.clinic import Visit, _progress, admit, mark
+from pllab.lesson.clinic import Visit, WardRound, _progress, admit, mark
 from pllab.lesson.faults import NUM_STEPS, Fault, rehearse
 
+LESSON = Path(__file__).parents[2] / "notebooks" / "15_break_it_clinic.ipynb"
 SEEDS = int(os.environ.get("PLLAB_CLINIC_SEEDS", "2"))
 
 
@@ -34,11 +39,64 @@ def test_a_ward_ends_is_diagnosed_marked_and_shown_and_leaves_nothing(tmp_path, 
     assert (off.rank, off.call, off.cause) == (True, False, False)
     assert str(off).startswith("rank right, call not yet, cause not yet.")
     assert wait_for_graph(visit.records)[(rank + 1) % len(visit.records)] >= {rank}
-    told, page = repr(visit), visit._repr_html_()
-    assert cause not in told and cause not in page, "a visit does not say what the fault was"
-    assert page.count('scope="col"') == len(visit.records) and told.count("last calls") == len(visit.records)
-    assert "ward_training.py" in told
+    told = repr(visit)
+    assert cause not in told, "a visit does not say what the fault was"
+    assert told.count("called: 8 all_reduce(768)") == len(visit.records) and "ward_training.py" in told
     assert not [*tmp_path.glob("pllab-clinic-*")]
+
+
+def rows_of(jobs: dict[str, Visit]) -> dict[str, list[list[str]]]:
+    """The row of each job as a reader sees it: its cells, each a list of lines."""
+    rows = re.findall(r"<tr>(<th scope=.row.*?)</tr>", WardRound(jobs)._repr_html_())
+    cells = [[unescape(cell) for cell in re.findall(r"<t[hd] .*?>(.*?)</t[hd]>", row)] for row in rows]
+    return {job: [cell.split("<br>") for cell in others] for job, *others in cells}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_differs_in_a_job_is_seen_in_its_row_and_its_cause_is_not(seed):
+    """As the cause shows: in another call of that number, in who waits, in a NaN, a caught error or a late rank."""
+    rehearsed = {ward: rehearse(ward, seed) for ward in CAUSES}
+    jobs = {
+        str(number): Visit(tuple(records), (), ("step 0: loss 0.3\nstep 1: loss 0.2\n",) * len(records))
+        for number, (records, _) in enumerate(rehearsed.values())
+    }
+    rows = rows_of(jobs)
+    assert [*rows] == [*jobs]
+    for (ward, (records, truth)), (*ranks, waits, late, printed, states) in zip(
+        rehearsed.items(), rows.values(), strict=True
+    ):
+        ranks = ranks[: len(records)]
+        made = [{int(line.partition(" ")[0]): line for line in lines if line} for lines in ranks]
+        mine, others = made[truth.rank], [calls for rank, calls in enumerate(made) if rank != truth.rank]
+        assert len({next(iter(calls)) for calls in made if calls}) == 1, "lines belong together by number"
+        if ward in (SKIPPED, SWAPPED, SHAPE, UNEVEN):
+            assert all(calls[truth.call] != mine[truth.call] for calls in others)
+        elif ward == SENDS:
+            assert mine[truth.call] == f"{truth.call} send(8, 16) to rank {truth.rank ^ 1} ..."
+        elif ward == SWALLOWED:
+            assert truth.call not in mine and f"{truth.rank}: -" in waits
+            assert [line for line in states if "caught" in line] == [states[truth.rank]]
+        elif ward == NAN:
+            assert f"NaN at {truth.call}" in states[truth.rank]
+        else:
+            assert max(late, key=lambda line: float(line.split()[1])) == late[truth.rank]
+        assert printed == [f"{rank}: step 1: loss 0.2" for rank in range(len(records))]
+    assert [ward for ward in CAUSES if ward in repr(WardRound(jobs))] == []
+
+
+def test_the_lesson_has_each_cause_once_and_names_those_of_its_jobs_only_in_a_folded_answer():
+    cells = nbformat.read(LESSON, as_version=4).cells
+    source = {cell.id: cell.source for cell in cells}
+    letters, seeds = re.search(r'zip\("(\w+)", \((.*?)\)', source["15-jobs"]).groups()
+    drawn = [Fault.drawn(None, int(seed)).truth for seed in seeds.split(",")]
+    assert sorted([SKIPPED, *(truth.cause for truth in drawn)]) == sorted(CAUSES)
+    answers = re.findall(r"\*\*(\w)\*\* rank (\d), call (\d+), ([^.]+)\.", source["15-diagnoses"])
+    assert answers == [(job, str(t.rank), str(t.call), t.cause) for job, t in zip(letters, drawn, strict=True)]
+    before = cells[: [cell.id for cell in cells].index("15-ex1")]
+    seen = [re.sub(r"<details>.*?</details>", "", cell.source, flags=re.DOTALL) for cell in before]
+    seen += [str(output) for cell in before for output in cell.get("outputs", [])]
+    told = re.compile(rf"\bjob [B-H]\b.*({'|'.join(CAUSES)})", re.IGNORECASE)
+    assert [text for text in seen if told.search(text)] == []
 
 
 def test_each_beginning_and_each_end_of_a_call_is_progress_of_a_ward(tmp_path):

@@ -83,6 +83,7 @@ def test_a_measurement_off_the_axis_is_still_drawn(guess):
     axes = shown.canvas.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()][:3] == ["measured (real)", "simulated", "calculated"]
     assert axes.get_xlim() == (0, 10)
+    assert not any(mark.get_clip_on() for mark in axes.lines), "a mark at an end of the axis is drawn whole"
     assert len(axes.patches) == (guess == (1.0, 3.0))
     assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(1.0, 2.0)] * len(axes.patches)
 
