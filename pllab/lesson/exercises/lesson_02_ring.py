@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.failures import refuse_alone, seen_in_call
+from pllab.lesson.exercises.failures import refuse_alone, refuse_collectives, seen_in_call
 from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import difference
 
@@ -63,8 +63,10 @@ def pass_around(watch: Watch, rank: int, world_size: int, ring_pass: RingPass) -
 
 def _judge(ring_pass: RingPass, world_size: int) -> None:
     for name in _MAKERS:
-        for rank, one in enumerate(seen_in_call(pass_around, ring_pass, _PLAN, world_size, name)):
-            _judge_pass(f"In a world of {world_size}, with {name}, rank {rank}", rank, world_size, one.value)
+        attempts, where = seen_in_call(pass_around, ring_pass, _PLAN, world_size, name), f"In a world of {world_size}"
+        refuse_collectives(where, attempts, "the ring")
+        for rank, one in enumerate(attempts):
+            _judge_pass(f"{where}, with {name}, rank {rank}", rank, world_size, one.value)
 
 
 def _judge_pass(who: str, rank: int, world_size: int, passed: Passed) -> None:

@@ -95,9 +95,9 @@ def average_on_ranks(
 
 
 def _gradient(one: _Parameter, rank: int) -> torch.Tensor:
-    """Numbers such as 312.0: rank 1 adds 7 to them, and float64 has digits that float32 cannot hold."""
+    """Numbers such as 312: rank 1 adds 7 to them; float64 and float32 have digits that the next smaller type loses."""
     places = torch.arange(float(torch.Size(one.shape).numel()), dtype=one.dtype)
-    digits = 1e-7 if one.dtype == torch.float64 else 0.0
+    digits = {torch.float64: 1e-7, torch.float32: 2.0**-4}.get(one.dtype, 0.0)
     gradient = (100 * one.number + places * (1 + digits) + (7 + digits) * rank).reshape(one.shape)
     if one.name == "transposed":
         gradient = gradient.T.contiguous().T

@@ -79,10 +79,10 @@ def clocked(compute: Compute, num_batches: int, num_stages: int, num_cycles: int
     chance, seen, cycles = Random(10 * num_batches + num_stages), Schedule(), []
 
     def stage(number: int, x: torch.Tensor) -> torch.Tensor:
-        seen.append((int(x[0]) % 10, number))
+        seen.append((int(x[0].item()) % 10, number))
         return torch.cat([x, x[:1]]) + 10.0 ** (number + 1)
 
-    batches: list[Any] = [torch.full((1 + i % 2,), float(i)) for i in range(num_batches)]
+    batches: list[Any] = [torch.full((1 + i % 2,), float(i), requires_grad=True) for i in range(num_batches)]
     with _on_workers(compute, [partial(stage, j) for j in range(num_stages)], are_held=True) as (run, _):
         for cycle in list(clock_cycles(num_batches, num_stages))[:num_cycles]:
             schedule = chance.sample(cycle, len(cycle))
@@ -103,6 +103,8 @@ def _judge_cycle(schedule: Schedule, seen: Schedule, batches: Sequence[Any]) -> 
     for i, j in schedule:
         right = torch.full((2 + i % 2 + j,), i + sum(10.0 ** (k + 1) for k in range(j + 1)))
         _judge_batch("wrong", f"After the cycle {schedule} batches[{i}] is", batches[i], right)
+        if not batches[i].requires_grad:
+            raise Wrong("wrong", f"After the cycle {schedule} batches[{i}] has lost its graph; keep the whole result.")
 
 
 def _judge_batch(hint_id: str, asked: str, got: Any, right: torch.Tensor) -> None:

@@ -5,6 +5,7 @@ gradients among its results; the gradients are held against autograd's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -71,18 +72,21 @@ class Seen(NamedTuple):
 def seen_halves(halves: Halves, widths: Sequence[int], rows: int, with_second: bool = False) -> Seen:
     """In the process of the function: the first half, and the second one if it is asked for."""
     chain = _Chain(widths, rows)
-    first, weight_half = _run_first(halves, chain)
+    first, weight_half, refuse_changes = _run_first(halves, chain)
     if not with_second:
         return first
     with _Watched(chain) as watched:
         later = _gradients(weight_half())
+    refuse_changes()
     return first._replace(later=later, later_products=watched.products)
 
 
-def _run_first(halves: Halves, chain: _Chain) -> tuple[Seen, Callable[[], Any]]:
-    given = chain.grad.clone()
+def _run_first(halves: Halves, chain: _Chain) -> tuple[Seen, Callable[[], Any], Callable[[], None]]:
+    """What the first half did, the second half, and what refuses changes of what was given or returned."""
+    inputs, weights, grad = given = list(chain.inputs), list(chain.weights), chain.grad
+    before = deepcopy(given)
     with _Watched(chain) as watched:
-        answer = halves(list(chain.inputs), list(chain.weights), given)
+        answer = halves(*given)
     is_pair = isinstance(answer, tuple | list) and len(answer) == 2
     if not (is_pair and torch.is_tensor(answer[0]) and callable(answer[1])):
         kinds = [type(one).__name__ for one in (answer if is_pair else [answer])]
@@ -91,9 +95,18 @@ def _run_first(halves: Halves, chain: _Chain) -> tuple[Seen, Callable[[], Any]]:
             f"Your function returned {' and '.join(kinds)}; return the gradient of the input, a tensor, and a function "
             "without arguments that computes those of the weights when you call it.",
         )
-    if not torch.equal(given, chain.grad):
-        raise Wrong("overwritten", "Your function changes the gradient it was given; the stage above may still use it.")
-    return Seen(answer[0], watched.made, watched.products), answer[1]
+    returned = answer[0].clone()
+
+    def refuse_changes() -> None:
+        now, then = [*inputs, *weights, grad, answer[0]], [*before[0], *before[1], before[2], returned]
+        if len(now) != len(then) or not all(map(torch.equal, now, then)):
+            text = (
+                "Your function changes a list or a tensor that it was given or has returned; others may still use it."
+            )
+            raise Wrong("overwritten", text)
+
+    refuse_changes()
+    return Seen(answer[0], watched.made, watched.products), answer[1], refuse_changes
 
 
 def _gradients(answer: Any) -> list[Any]:

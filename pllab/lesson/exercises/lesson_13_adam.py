@@ -1,6 +1,6 @@
 """The cases of exercise 13.1: `sharded_adam(flat, gradient, state, lr)` steps a part on each rank and gathers all.
 
-Truth is Adam written down in float64. The state is weighed where the learner keeps it, after the first step.
+Truth is Adam written down in float64. The state is weighed where the learner keeps it, after each step.
 """
 
 from collections.abc import Callable, Iterator
@@ -64,14 +64,15 @@ def few_bytes(sharded_adam: ShardedAdam) -> None:
 
 @until_one_fails
 def step_all(watch: Watch, _: int, __: int, sharded_adam: ShardedAdam) -> Iterator[tuple[str, Attempt]]:
-    """On every rank, four steps for each size: flat after each step, and how many numbers the state has."""
+    """On every rank, four steps for each size: flat after each step, and the most numbers that the state has."""
     for name in _NAMES:
         flat, state, after, held = _start(name), dict[str, Any](), list[torch.Tensor](), list[int]()
+        memory = flat.view_as(flat)  # as the weights of a model are
         for step in range(_STEPS):
             one = watch.attempt(sharded_adam, flat, _gradient(name, step), state, _LR)
-            after.append(flat.clone())
+            after.append(memory.clone())
             held.append(_numbers_in(state, {flat.untyped_storage().data_ptr()}))
-            yield name, one.holding((after, held[0]))
+            yield name, one.holding((after, max(held)))
 
 
 def adam(name: str) -> list[torch.Tensor]:
@@ -97,10 +98,12 @@ def _start(name: str) -> torch.Tensor:
 
 
 def _gradient(name: str, step: int) -> torch.Tensor:
-    """Of very different sizes, which Adam evens out and SGD does not."""
+    """Of very different sizes, which Adam evens out and SGD does not; the first is always zero."""
     numel = int(name.split()[0])
     some = torch.Generator().manual_seed(100 * numel + step)
-    return torch.randn(numel, generator=some) * 10.0 ** torch.randint(-2, 2, (numel,), generator=some)
+    gradient = torch.randn(numel, generator=some) * 10.0 ** torch.randint(-2, 2, (numel,), generator=some)
+    gradient[0] = 0.0
+    return gradient
 
 
 def _numbers_in(state: Any, seen: set[int]) -> int:

@@ -43,7 +43,7 @@ class Tied(nn.Module):
 
 def _build(name: str) -> nn.Module:
     kinds: dict[str, Callable[[], nn.Module]] = {
-        _PLAIN: lambda: nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2, bias=False)),
+        _PLAIN: lambda: nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Linear(2, 2, bias=False)),  # has buffers
         _TIED: Tied,
         _FEW: lambda: nn.Linear(2, 1, bias=False),
     }

@@ -157,6 +157,8 @@ def train_all(watch: Watch, rank: int, world_size: int, train_units: TrainUnits)
     with comm.record_messages(log.on_message):
         one = watch.attempt(train_units, units, shards, [unit.numel for unit in units], _rows(rank))
     log._known.clear()
+    if not all(map(torch.equal, shards, (part_of(whole, rank, world_size) for whole in _wholes()))):
+        raise Wrong("wrong", f"Rank {rank}'s shards changed in the call; they are the weights of the next step.")
     try:
         loss, parts = one.value
         parts = list(parts)

@@ -1,71 +1,18 @@
-"""The exercises of lesson 01, where a time becomes a number that can be defended: a rate, a clock, and a limit.
-
-The cases of 01.2, the clock, are in a file of their own.
-"""
+"""The cases of exercise 01.3: `bound_of(flops, num_bytes, machine, num_messages)`, which limit bounds an operation."""
 
 import math
 import random
-import statistics
 from collections.abc import Callable
 from functools import partial
-from numbers import Real
 from typing import Any
 
 from pllab.bench.roofline import Ceilings, bound_of
-from pllab.lesson.exercise import Exercise, Wrong, case, cases_of
-from pllab.lesson.exercises import lesson_01_timed as clock
-from pllab.lesson.mistakes import Mistake, compare, must_refuse
+from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.mistakes import Mistake, compare
 
-Throughput = Callable[[list[int], list[float]], Any]
 BoundOf = Callable[..., Any]
 
 _close = partial(math.isclose, rel_tol=1e-9)
-
-# 01.1, a rate
-
-
-def _mean_of_rates(tokens: list[int], seconds: list[float]) -> float:
-    return statistics.mean(count / took for count, took in zip(tokens, seconds, strict=True))
-
-
-def _number(answer: Any, *_: Any) -> float:
-    if isinstance(answer, bool) or not isinstance(answer, Real):
-        raise Wrong("no_number", f"throughput should return tokens per second, a number, but it returned {answer!r}.")
-    return float(answer)
-
-
-_judge_rate = partial(
-    compare,
-    truth=lambda tokens, seconds: sum(tokens) / sum(seconds),
-    mistakes=[Mistake("mean_of_rates", "That is the mean of the rates of the batches.", like=_mean_of_rates)],
-    asked="{} tokens in {} s",
-    read=_number,
-    same=_close,
-)
-
-
-@case("uneven batches, 2 to 200 of them: all tokens over all seconds")
-def uneven(throughput: Throughput) -> None:
-    questions = [([1024, 1024, 1024, 64], [2.0, 2.5, 1.5, 1.0])]
-    chance = random.Random(1)
-    for number in (2, 3, 7, 50, 200):
-        seconds = [round(chance.uniform(0.001, 3.0), 5) for _ in range(number)]
-        questions.append(([chance.choice((1, 17, 512, 4096)) for _ in seconds], seconds))
-    _judge_rate(throughput, questions)
-
-
-@case("one batch, a batch without tokens, and one of 0 s")
-def edges(throughput: Throughput) -> None:
-    _judge_rate(throughput, [([100], [0.3]), ([0, 300], [1.0, 1.0]), ([100, 5], [1.0, 0.0]), ([0], [2.0])])
-
-
-@case("lists of different lengths, and no time at all, raise a ValueError")
-def no_rate(throughput: Throughput) -> None:
-    for tokens, seconds in (([1, 2, 3], [1.0, 2.0]), ([1], [1.0, 2.0]), ([], []), ([5, 5], [0.0, 0.0])):
-        must_refuse(partial(throughput, tokens, seconds), f"{tokens} tokens in {seconds} s", "no_value_error")
-
-
-# 01.3, the limit that bounds an operation
 
 _LAPTOP = Ceilings(flops_per_s=80e9, bytes_per_s=20e9, latency_s=1e-4)
 _ROUND = Ceilings(flops_per_s=100.0, bytes_per_s=10.0, latency_s=0.5)
@@ -128,28 +75,3 @@ def by_chance(solution: BoundOf) -> None:
     machines = [Ceilings(drawn(9, 15), drawn(9, 13), drawn(-6, -3)) for _ in range(60)]
     questions = [(drawn(3, 12), drawn(3, 10), machine, chance.choice((0, 0, 1, 12))) for machine in machines]
     _judge_limit(solution, questions)
-
-
-EXERCISES = (
-    Exercise(
-        id="01.1",
-        title="A rate over uneven batches",
-        difficulty=1,
-        cases=(uneven, edges, no_rate),
-    ),
-    Exercise(
-        id="01.2",
-        title="A clock for any device",
-        difficulty=2,
-        cases=cases_of(clock),
-        package=("pllab.bench.compare",),
-        lends=False,
-    ),
-    Exercise(
-        id="01.3",
-        title="Which limit bounds it",
-        difficulty=2,
-        cases=(product_and_norm, one_kind_of_work, messages, ties, by_chance),
-        package=("pllab.bench.roofline.bound_of",),
-    ),
-)

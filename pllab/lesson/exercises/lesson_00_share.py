@@ -1,11 +1,11 @@
-"""The one small exercise of lesson 00: which items of a job does a rank take?"""
+"""The cases of exercise 00.1: `my_share(items, rank, world_size)`, the items of a job that a rank takes."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-from pllab.lesson.exercise import Asked, Exercise, Wrong, case
+from pllab.lesson.exercise import Asked, Wrong, case
 
 MyShare = Callable[[list[Any], int, int], Any]
 
@@ -91,15 +91,3 @@ def _judge(what: str, items: Sequence[Any], shares: Sequence[Sequence[Any]]) -> 
         raise Wrong("twice", f"{what}; that is {sum(sizes)} in all, so some are done more than once.")
     if max(sizes) - min(sizes) > 1:
         raise Wrong("unbalanced", f"{what}; one rank does {max(sizes)} and another only {min(sizes)}.")
-
-
-EXERCISES = (
-    Exercise(
-        id="00.1",
-        title="My share of the work",
-        difficulty=1,
-        cases=(fair_shares, odd_items, leaves_the_list),
-        package=("pllab.data.DataPartitioner",),
-        lends=False,
-    ),
-)

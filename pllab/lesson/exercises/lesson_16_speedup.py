@@ -1,7 +1,4 @@
-"""The exercises of lesson 16: a ratio that can be defended, and a winner that has to win.
-
-The cases of 16.2, the winner, are in a file of their own.
-"""
+"""The cases of exercise 16.1: `speedup(baseline, contender)`, a ratio that can be defended, or None."""
 
 import math
 import random
@@ -11,8 +8,7 @@ from itertools import product
 from statistics import mean, median
 from typing import Any
 
-from pllab.lesson.exercise import Exercise, case, cases_of
-from pllab.lesson.exercises import lesson_16_winner as fair
+from pllab.lesson.exercise import case
 from pllab.lesson.mistakes import Mistake, compare
 
 Speedup = Callable[[list[float], list[float]], Any]
@@ -87,22 +83,3 @@ def small_lead(speedup: Speedup) -> None:
     narrow, short, tiny = [1.004, 1.003], [0.0004, 0.0003], [1.0000000001, 1.0000000003]
     pairs = [(narrow, [1.0, 1.0]), (short, [0.0002, 0.0002]), (tiny, [1.0, 1.0])]
     _judge(speedup, [*pairs, *((other, one) for one, other in pairs)], hint_id="small_lead")
-
-
-EXERCISES = (
-    Exercise(
-        id="16.1",
-        title="A speed-up you can defend",
-        difficulty=2,
-        cases=(drifting, any_number, within_the_spread, drawn_round, small_lead),
-        package=("pllab.bench.measure.speedup",),
-    ),
-    Exercise(
-        id="16.2",
-        title="Name the winner, or nobody",
-        difficulty=2,
-        cases=cases_of(fair),
-        package=("pllab.bench.measure.check_same_losses", "pllab.bench.racing.RaceResult"),
-        lends=False,
-    ),
-)
