@@ -28,6 +28,10 @@ class Undecided(BaseException):
     """The time ran out while other programs had the machine."""
 
 
+Function = Callable[..., Any]
+"""The learner's function; a file of cases says in its first line how it is called."""
+
+
 class Asked(Protocol):
     """The learner's function, as a case sees it: a call is a question to another process."""
 

@@ -2,15 +2,12 @@
 
 import math
 import random
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from pllab.bench.roofline import Ceilings, bound_of
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, compare
-
-BoundOf = Callable[..., Any]
 
 _close = partial(math.isclose, rel_tol=1e-9)
 
@@ -41,32 +38,32 @@ _judge_limit = partial(
 
 
 @case("a large product is bounded by compute, a layer norm by memory")
-def product_and_norm(solution: BoundOf) -> None:
+def product_and_norm(solution: Function) -> None:
     product = (2 * 2048 * 768 * 3072, 4 * (2048 * 768 + 768 * 3072 + 2048 * 3072), _LAPTOP, 0)
     norm = (8 * 2048 * 768, 2 * 4 * 2048 * 768, _LAPTOP, 0)
     _judge_limit(solution, [(30.0, 2.0, _ROUND, 0), (30.0, 4.0, _ROUND, 0), product, norm])  # 15 and 7.5 FLOP a byte
 
 
 @case("work without FLOP, and work without bytes")
-def one_kind_of_work(solution: BoundOf) -> None:
+def one_kind_of_work(solution: Function) -> None:
     _judge_limit(solution, [(0, 4096, _LAPTOP, 0), (10, 0, _LAPTOP, 0)])
 
 
 @case("messages: each costs a latency, with much other work, little, or none")
-def messages(solution: BoundOf) -> None:
+def messages(solution: Function) -> None:
     work = [(768, 9216, 1), (768, 9216, 2), (768, 9216, 148), (1e12, 0, 3), (0, 0, 1), (0, 4096, 3), (10, 0, 3)]
     questions = [(flops, num_bytes, _LAPTOP, number) for flops, num_bytes, number in work]
     _judge_limit(solution, questions, hint_id="messages")
 
 
 @case("limits that take equally long: the earlier of compute, memory, latency")
-def ties(solution: BoundOf) -> None:
+def ties(solution: Function) -> None:
     work = [(1000, 100, 0), (1000, 100, 20), (0, 100, 20), (1000, 0, 20), (0, 0, 0)]
     _judge_limit(solution, [(flops, num_bytes, _ROUND, number) for flops, num_bytes, number in work], hint_id="tie")
 
 
 @case("random machines and operations")
-def by_chance(solution: BoundOf) -> None:
+def by_chance(solution: Function) -> None:
     chance = random.Random(7)
 
     def drawn(low: float, high: float) -> float:

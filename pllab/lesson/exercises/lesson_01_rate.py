@@ -3,15 +3,12 @@
 import math
 import random
 import statistics
-from collections.abc import Callable
 from functools import partial
 from numbers import Real
 from typing import Any
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, compare, must_refuse
-
-Throughput = Callable[[list[int], list[float]], Any]
 
 
 def _mean_of_rates(tokens: list[int], seconds: list[float]) -> float:
@@ -35,7 +32,7 @@ _judge_rate = partial(
 
 
 @case("uneven batches, 2 to 200 of them: all tokens over all seconds")
-def uneven(throughput: Throughput) -> None:
+def uneven(throughput: Function) -> None:
     questions = [([1024, 1024, 1024, 64], [2.0, 2.5, 1.5, 1.0])]
     chance = random.Random(1)
     for number in (2, 3, 7, 50, 200):
@@ -45,11 +42,11 @@ def uneven(throughput: Throughput) -> None:
 
 
 @case("one batch, a batch without tokens, and one of 0 s")
-def edges(throughput: Throughput) -> None:
+def edges(throughput: Function) -> None:
     _judge_rate(throughput, [([100], [0.3]), ([0, 300], [1.0, 1.0]), ([100, 5], [1.0, 0.0]), ([0], [2.0])])
 
 
 @case("lists of different lengths, and no time at all, raise a ValueError")
-def no_rate(throughput: Throughput) -> None:
+def no_rate(throughput: Function) -> None:
     for tokens, seconds in (([1, 2, 3], [1.0, 2.0]), ([1], [1.0, 2.0]), ([], []), ([5, 5], [0.0, 0.0])):
         must_refuse(partial(throughput, tokens, seconds), f"{tokens} tokens in {seconds} s", "no_value_error")

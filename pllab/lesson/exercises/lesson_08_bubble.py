@@ -8,12 +8,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from random import Random
-from typing import Any
 
-from pllab.lesson.exercise import case
+from pllab.lesson.exercise import Function, case
 from pllab.lesson.mistakes import Mistake, compare, two_numbers
-
-Bubbles = Callable[[int, int], Any]
 
 
 def share_of_all(m: int, p: int) -> Fraction:
@@ -56,19 +53,19 @@ _about = partial(compare, asked="m = {} and p = {}", same=partial(math.isclose, 
 
 
 @case("the first number is idle over all device time, for 14 pairs of m and p")
-def fraction_everywhere(bubbles: Bubbles) -> None:
+def fraction_everywhere(bubbles: Function) -> None:
     mistakes = _mistakes(share_of_all, share_of_busy)
     _about(bubbles, _SHAPES, share_of_all, mistakes, read=lambda *answer: _pair(*answer)[0])
 
 
 @case("the second number is idle over busy device time, for the same pairs")
-def overhead_everywhere(bubbles: Bubbles) -> None:
+def overhead_everywhere(bubbles: Function) -> None:
     mistakes = _mistakes(share_of_busy, share_of_all)
     _about(bubbles, _SHAPES, share_of_busy, mistakes, read=lambda *answer: _pair(*answer)[1])
 
 
 @case("one stage has no bubble")
-def no_bubble(bubbles: Bubbles) -> None:
+def no_bubble(bubbles: Function) -> None:
     _about(
         bubbles, [(m, 1) for m in (1, 3, 8, 200)], lambda *_: (0, 0), read=_pair, same=tuple.__eq__, hint_id="one_stage"
     )

@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from itertools import islice, product
 from operator import index
 from random import Random
-from typing import Any
 
 from pllab.lesson.encoding import Drawn
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 
-ClockCycles = Callable[[int, int], Any]
 Pair = tuple[int, int]
 Ticks = list[list[Pair]]
 Rule = Callable[[Ticks, int, int], None]
@@ -31,7 +29,7 @@ _ONE_STAGE = [(4, 1), (1, 1), (120, 1)]
 _ENDLESS = ("endless", "Your clock never stops: a loop that counts ticks needs an end, m + p - 1 ticks.")
 
 
-def _ticks(clock_cycles: ClockCycles, m: int, p: int) -> Ticks:
+def _ticks(clock_cycles: Function, m: int, p: int) -> Ticks:
     """The ticks as lists of pairs, each as it came; a clock that runs on is cut and refused."""
     given = clock_cycles(m, p)
     asked = f"For m = {m} and p = {p}"
@@ -115,7 +113,7 @@ def _as_few_as_possible(ticks: Ticks, m: int, p: int) -> None:
 _RULES = (_every_pair_once, _one_at_a_time, _after_the_stage_before, _as_few_as_possible)
 
 
-def _judge(shapes: Sequence[Pair], rules: Sequence[Rule], clock_cycles: ClockCycles) -> None:
+def _judge(shapes: Sequence[Pair], rules: Sequence[Rule], clock_cycles: Function) -> None:
     for m, p in shapes:
         ticks = _ticks(clock_cycles, m, p)
         for rule in rules:
@@ -123,30 +121,30 @@ def _judge(shapes: Sequence[Pair], rules: Sequence[Rule], clock_cycles: ClockCyc
 
 
 @case("every micro-batch passes every stage once", on_hang=_ENDLESS)
-def every_pair(clock_cycles: ClockCycles) -> None:
+def every_pair(clock_cycles: Function) -> None:
     _judge(_SHAPES, [_every_pair_once], clock_cycles)
 
 
 @case("a stage works on one micro-batch in a tick", on_hang=_ENDLESS)
-def one_at_a_time(clock_cycles: ClockCycles) -> None:
+def one_at_a_time(clock_cycles: Function) -> None:
     _judge(_SHAPES, [_one_at_a_time], clock_cycles)
 
 
 @case("no stage uses a result before it is there", on_hang=_ENDLESS)
-def in_order(clock_cycles: ClockCycles) -> None:
+def in_order(clock_cycles: Function) -> None:
     _judge(_SHAPES, [_after_the_stage_before], clock_cycles)
 
 
 @case("the clock ticks m + p - 1 times, and no tick is empty", on_hang=_ENDLESS)
-def few_ticks(clock_cycles: ClockCycles) -> None:
+def few_ticks(clock_cycles: Function) -> None:
     _judge(_SHAPES, [_as_few_as_possible], clock_cycles)
 
 
 @case("all of this holds for fewer micro-batches than stages", on_hang=_ENDLESS)
-def fewer_than_stages(clock_cycles: ClockCycles) -> None:
+def fewer_than_stages(clock_cycles: Function) -> None:
     _judge(_FEW, _RULES, clock_cycles)
 
 
 @case("all of this holds for one stage", on_hang=_ENDLESS)
-def one_stage(clock_cycles: ClockCycles) -> None:
+def one_stage(clock_cycles: Function) -> None:
     _judge(_ONE_STAGE, _RULES, clock_cycles)

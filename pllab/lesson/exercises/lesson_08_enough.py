@@ -6,11 +6,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.lesson_08_bubble import share_of_all, share_of_busy
 from pllab.lesson.mistakes import Mistake, compare
-
-Fewest = Callable[[int, float], Any]
 
 # Stages and the largest fraction. The powers of two are met exactly by some m, without rounding; the others by none,
 # so that no rounding error of a right solution decides: where the formula is close to a whole number, it is a
@@ -69,11 +67,11 @@ _NOT_THE_FEWEST = [
 
 
 @case("the bubble fraction is at most the one asked for, and one micro-batch less would not be enough")
-def fewest_that_are_enough(fewest: Fewest) -> None:
+def fewest_that_are_enough(fewest: Function) -> None:
     compare(fewest, _LIMITS, _fewest, _NOT_THE_FEWEST, asked="p = {} and at most {:g}", read=_whole)
 
 
 @case("one is enough where there is no bubble, or where a large one is allowed")
-def one_is_enough(fewest: Fewest) -> None:
+def one_is_enough(fewest: Function) -> None:
     generous = [(1, 0.1), (1, 0.5), (1, 0.001), (2, 0.9), (5, 1.0)]
     compare(fewest, generous, _fewest, asked="p = {} and at most {:g}", read=_whole, hint_id="one_is_enough")

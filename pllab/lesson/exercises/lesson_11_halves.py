@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pllab.lesson.exercise import Asked, Wrong, case, inside_once
+from pllab.lesson.exercise import Asked, Function, Wrong, case, inside_once
 from pllab.lesson.exercises.tensors import close
 from pllab.lesson.mistakes import Mistake, compare
 
-Halves = Callable[[list[torch.Tensor], list[torch.Tensor], torch.Tensor], Any]
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"})
 # Widths of the layers from the input to the output, and the number of rows, which is none of them.
 _SHAPES = [((5, 3), 7), ((4, 6, 3), 7), ((3, 5, 4, 2), 9), ((4, 4, 4), 2), ((2, 1, 6, 3, 5, 4), 8), ((3, 2), 1)]
@@ -69,7 +68,7 @@ class Seen(NamedTuple):
     later_products: int = 0
 
 
-def seen_halves(halves: Halves, widths: Sequence[int], rows: int, with_second: bool = False) -> Seen:
+def seen_halves(halves: Function, widths: Sequence[int], rows: int, with_second: bool = False) -> Seen:
     """In the process of the function: the first half, and the second one if it is asked for."""
     chain = _Chain(widths, rows)
     first, weight_half, refuse_changes = _run_first(halves, chain)
@@ -81,7 +80,7 @@ def seen_halves(halves: Halves, widths: Sequence[int], rows: int, with_second: b
     return first._replace(later=later, later_products=watched.products)
 
 
-def _run_first(halves: Halves, chain: _Chain) -> tuple[Seen, Callable[[], Any], Callable[[], None]]:
+def _run_first(halves: Function, chain: _Chain) -> tuple[Seen, Callable[[], Any], Callable[[], None]]:
     """What the first half did, the second half, and what refuses changes of what was given or returned."""
     inputs, weights, grad = given = list(chain.inputs), list(chain.weights), chain.grad
     before = deepcopy(given)
@@ -221,7 +220,7 @@ def _several() -> list[_Chain]:
     return [first, _Chain((4, 6, 3), 7, 6, first.weights), _Chain((3, 3), 4, 7), _Chain((4, 6, 3), 5, 8, first.weights)]
 
 
-def several_halves(halves: Halves) -> dict[int, tuple[Any, Any]]:
+def several_halves(halves: Function) -> dict[int, tuple[Any, Any]]:
     """In the process of the function: all first halves, then the second halves in another order.
 
     Of each micro-batch what its second half returned or raised, and the same when all are over.

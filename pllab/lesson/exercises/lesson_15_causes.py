@@ -4,16 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import starmap
-from typing import Any
 
 from pllab.autopsy import Call, Record
 from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
-from pllab.lesson.exercise import case
+from pllab.lesson.exercise import Function, case
 from pllab.lesson.exercises.lesson_15_records import judge, of_ward, parts_of
 from pllab.lesson.faults import Truth
 from pllab.lesson.mistakes import Mistake
 
-DiagnoseVisit = Callable[[list[Record]], Any]
 Visit = Callable[[list[Record], Truth], tuple[list[Record], Truth]]
 _NUM_SEEDS = 12  # of each ward
 _WHY = {
@@ -28,7 +26,7 @@ _WHY = {
 }
 
 
-def _judge(diagnose_visit: DiagnoseVisit, ward: str, left: Visit | None = None) -> None:
+def _judge(diagnose_visit: Function, ward: str, left: Visit | None = None) -> None:
     why = _WHY[ward]
     mistakes = [
         Mistake("nothing", why, when=lambda found, *_: found is None),
@@ -68,8 +66,8 @@ def _close_to_the_limit(records: list[Record], truth: Truth) -> tuple[list[Recor
     """First two ranks come late together, then one by less than 0.2 s, and then the straggler by little more."""
     others = sorted(one.rank for one in records if one.rank != truth.rank)
     records = _late(records, truth.call - 8, others[:2], 1.0)
-    records = _late(records, truth.call - 4, others[:1], 0.19)
-    return _late(records, truth.call, [truth.rank], 0.21), truth
+    records = _late(records, truth.call - 4, others[:1], 0.15)
+    return _late(records, truth.call, [truth.rank], 0.28), truth
 
 
 def _late(records: list[Record], number: int, ranks: Sequence[int], seconds: float) -> list[Record]:
@@ -85,25 +83,25 @@ def _late(records: list[Record], number: int, ranks: Sequence[int], seconds: flo
 
 
 @case("ranks that diverge: skipped, swapped, another shape, or out of the loop")
-def parted(diagnose_visit: DiagnoseVisit) -> None:
+def parted(diagnose_visit: Function) -> None:
     for ward in (SKIPPED, SWAPPED, SHAPE, UNEVEN):
         _judge(diagnose_visit, ward)
     _judge(diagnose_visit, SHAPE, _ended_by_gloo)
 
 
 @case("sends that wait for each other")
-def in_sends(diagnose_visit: DiagnoseVisit) -> None:
+def in_sends(diagnose_visit: Function) -> None:
     _judge(diagnose_visit, SENDS)
     _judge(diagnose_visit, SENDS, _renumbered)
 
 
 @case("an exception that nobody saw")
-def swallowed(diagnose_visit: DiagnoseVisit) -> None:
+def swallowed(diagnose_visit: Function) -> None:
     _judge(diagnose_visit, SWALLOWED)
 
 
 @case("no rank is stuck: a NaN, or a straggler")
-def not_stuck(diagnose_visit: DiagnoseVisit) -> None:
+def not_stuck(diagnose_visit: Function) -> None:
     _judge(diagnose_visit, NAN)
     _judge(diagnose_visit, STRAGGLER)
     _judge(diagnose_visit, STRAGGLER, _close_to_the_limit)
