@@ -62,7 +62,6 @@ _NOT_THE_FEWEST = [
         for digits in (1, 2, 3, 4)
     ),
     Mistake("not_enough", "One micro-batch more is enough: round up.", like=lambda p, limit: _fewest(p, limit) - 1),
-    Mistake("not_smallest", "One micro-batch less is enough.", like=lambda p, limit: _fewest(p, limit) + 1),
 ]
 
 
