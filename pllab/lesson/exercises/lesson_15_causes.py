@@ -13,7 +13,6 @@ from pllab.lesson.faults import Truth
 from pllab.lesson.mistakes import Mistake
 
 Visit = Callable[[list[Record], Truth], tuple[list[Record], Truth]]
-_NUM_SEEDS = 12  # of each ward
 _WHY = {
     SKIPPED: "That rank made the call after the missing one, and did not make the missing one later.",
     SWAPPED: "That rank made the two calls in the other order.",
@@ -35,7 +34,7 @@ def _judge(diagnose_visit: Function, ward: str, left: Visit | None = None) -> No
         Mistake("wrong_call", why, when=lambda found, _, right: found[::2] == right[::2]),
         Mistake("wrong", why),
     ]
-    visits = of_ward(ward, _NUM_SEEDS)
+    visits = of_ward(ward)
     questions = [(records, tuple(truth)) for records, truth in (starmap(left, visits) if left else visits)]
     form = partial(parts_of, kinds=(int, int, str), form="(rank, number of the call, cause)")
     judge(diagnose_visit, questions, form, mistakes)
