@@ -1,7 +1,7 @@
-"""An exercise: a few named cases that a right solution passes.
+"""An exercise: a few named cases that a right solution passes; and the list of all exercises.
 
-The wrong solutions it must refuse are in the tests, its statement and three hints in the notebook. This file knows no
-lesson; the exercises are in `pllab.lesson.exercises`.
+The wrong solutions it must refuse are in the tests, its statement and three hints in the notebook. Its cases are in a
+file of `pllab.lesson.exercises`, which is imported when they are asked for.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Protocol
 
 
@@ -27,6 +26,10 @@ class Wrong(Exception):
 
 class Undecided(BaseException):
     """The time ran out while other programs had the machine."""
+
+
+Function = Callable[..., Any]
+"""The learner's function; a file of cases says in its first line how it is called."""
 
 
 class Asked(Protocol):
@@ -92,16 +95,11 @@ def case(claim: str, *, on_hang: tuple[str, str] | None = None) -> Callable[[Cal
     return lambda test: Case(claim, test, on_hang)
 
 
-def cases_of(module: ModuleType) -> tuple[Case, ...]:
-    """The cases that a file defines, in their order in the file."""
-    return tuple(each for each in vars(module).values() if isinstance(each, Case))
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Exercise:
     """An exercise of a lesson.
 
-    `id` is "09.1", `difficulty` goes from 1 to 3.
+    `id` is "09.1", `difficulty` goes from 1 to 3, and `file` has the cases: "tasks" is `lesson_09_tasks.py`.
     `package` names the package's own version, such as "pllab.parallel.average_gradients": that is refused as a
     solution, and the first one is what lessons use as long as the learner has none, unless `lends` says that it is
     called in another way. `deadline_s` is how long all cases together may take; an exercise that starts ranks needs
@@ -111,10 +109,16 @@ class Exercise:
     id: str
     title: str
     difficulty: int
-    cases: tuple[Case, ...]
+    file: str
     package: tuple[str, ...] = ()
     lends: bool = True
     deadline_s: float = 20.0
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """The cases that its file defines, in order; the file is imported when they are asked for."""
+        module = import_module(f"pllab.lesson.exercises.lesson_{self.id[:2]}_{self.file}")
+        return tuple(each for each in vars(module).values() if isinstance(each, Case))
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -122,8 +126,115 @@ class Exercise:
         return tuple(case.claim for case in self.cases)
 
 
+EXERCISES = (
+    Exercise("00.1", "My share of the work", 1, "share", ("pllab.data.DataPartitioner",), lends=False),
+    Exercise("01.1", "A rate over uneven batches", 1, "rate"),
+    Exercise("01.2", "A clock for any device", 2, "timed", ("pllab.bench.compare",), lends=False),
+    Exercise("01.3", "Which limit bounds it", 2, "limit", ("pllab.bench.roofline.bound_of",)),
+    Exercise("02.1", "Pass it on", 2, "ring", ("pllab.comm.ring_pass",), deadline_s=120.0),
+    Exercise("02.2", "Enter with a deadline", 1, "enter", ("pllab.comm.setup",), lends=False, deadline_s=120.0),
+    Exercise("02.3", "Groups inside the world", 2, "subgroups", ("pllab.comm.make_groups",), deadline_s=120.0),
+    Exercise(
+        "03.1", "Down the tree", 2, "tree", ("pllab.comm.tree_broadcast", "pllab.comm.run_transfers"), deadline_s=120.0
+    ),
+    Exercise(
+        "03.2",
+        "Around the ring",
+        3,
+        "ring",
+        ("pllab.comm.ring_all_reduce", "pllab.comm.run_transfers"),
+        deadline_s=120.0,
+    ),
+    Exercise("03.3", "Alpha and beta", 2, "fit", ("pllab.bench.message_costs.fit_cost",), lends=False),
+    Exercise("04.1", "Shares that lose nothing", 2, "shares", ("pllab.data.DataPartitioner",)),
+    Exercise(
+        "04.2", "Loaders in step, epoch after epoch", 3, "loader", ("pllab.data.partition_dataset",), deadline_s=60.0
+    ),
+    Exercise(
+        "05.1",
+        "The same start",
+        1,
+        "start",
+        ("pllab.parallel.broadcast_parameters", "pllab.parallel.DataParallel"),
+        deadline_s=60.0,
+    ),
+    Exercise("05.2", "The same gradient", 2, "average", ("pllab.parallel.average_gradients",), deadline_s=60.0),
+    Exercise(
+        "05.3", "The same weight for every target", 3, "tokens", ("pllab.parallel.token_weighted",), deadline_s=60.0
+    ),
+    Exercise("05.4", "Your own training", 3, "train", ("pllab.train.train_data_parallel",), deadline_s=90.0),
+    Exercise("06.1", "One flat message", 2, "flat", deadline_s=60.0),
+    Exercise("06.2", "Messages while backward runs", 3, "overlap", deadline_s=60.0),
+    Exercise("06.3", "Several backwards, one set of messages", 1, "accumulate", deadline_s=60.0),
+    Exercise("07.1", "Cut where the device changes", 1, "split", ("pllab.pipeline.split_module",)),
+    Exercise("07.2", "The cut that balances", 3, "balance", ("pllab.pipeline.balance",)),
+    Exercise("07.3", "One weight on two stages", 2, "tied", ("pllab.pipeline.tie_gradients",)),
+    Exercise("08.1", "Clock cycles", 2, "clock", ("pllab.pipeline.clock_cycles",)),
+    Exercise("08.2", "One bubble, two numbers", 1, "bubble"),
+    Exercise("08.3", "How many micro-batches are enough", 2, "enough"),
+    Exercise("09.1", "Tasks that remember their pair", 1, "tasks"),
+    Exercise("09.2", "One clock cycle on the workers", 3, "compute", ("pllab.pipeline.compute",), lends=False),
+    Exercise("09.3", "A whole batch through the pipe", 2, "forward"),
+    Exercise("09.4", "Cut the graph", 2, "cut"),
+    Exercise("09.5", "Forward and backward on the workers", 3, "step"),
+    Exercise("10.1", "One forward, one backward", 2, "order", ("pllab.schedule.one_f_one_b",)),
+    Exercise("10.2", "Let go of what is not needed", 2, "free"),
+    Exercise("10.3", "A stage that keeps only its input", 3, "checkpoint"),
+    Exercise("11.1", "A backward in halves", 2, "halves"),
+    Exercise("11.2", "Interleaved rows", 3, "interleaved", ("pllab.schedule.interleaved",)),
+    Exercise(
+        "11.3",
+        "W fills the hole",
+        3,
+        "late",
+        ("pllab.schedule.zb_h1", "pllab.schedule.zero_bubble", "pllab.schedule.optimal"),
+    ),
+    Exercise("12.1", "Columns, then rows", 2, "mlp", deadline_s=120.0),
+    Exercise(
+        "12.2",
+        "The conjugate pair",
+        2,
+        "pair",
+        ("pllab.parallel.tensor.copy_in", "pllab.parallel.tensor.reduce_out"),
+        deadline_s=120.0,
+    ),
+    Exercise("12.3", "The heads of a rank", 2, "heads"),
+    Exercise(
+        "12.4",
+        "The loss on split words",
+        3,
+        "loss",
+        ("pllab.parallel.vocab_parallel_cross_entropy",),
+        deadline_s=120.0,
+    ),
+    Exercise("13.1", "An optimizer in parts", 2, "adam", deadline_s=120.0),
+    Exercise("13.2", "A sum in parts", 2, "scatter", deadline_s=120.0),
+    Exercise("13.3", "Gather, use, free", 3, "units", deadline_s=120.0),
+    Exercise("13.4", "A checkpoint of all parts", 2, "gather", deadline_s=120.0),
+    Exercise("14.1", "Coordinates and groups", 2, "arrange"),
+    Exercise("14.2", "The order of two reductions", 2, "tied", deadline_s=60.0),
+    Exercise("14.3", "Count every number once", 2, "norm"),
+    Exercise("14.4", "A plan", 2, "plan"),
+    Exercise("15.1", "Where the ranks part", 1, "parting", ("pllab.autopsy.diagnose",)),
+    Exercise("15.2", "Who waits for whom", 2, "waits", ("pllab.autopsy.wait_for_graph", "pllab.autopsy.diagnose")),
+    Exercise("15.3", "The diagnosis", 3, "causes", ("pllab.autopsy.diagnose",)),
+    Exercise("16.1", "A speed-up you can defend", 2, "speedup", ("pllab.bench.measure.speedup",)),
+    Exercise(
+        "16.2",
+        "Name the winner, or nobody",
+        2,
+        "winner",
+        ("pllab.bench.measure.check_same_losses", "pllab.bench.racing.RaceResult"),
+        lends=False,
+    ),
+    Exercise("17.1", "The price tag of a schedule", 2, "price"),
+    Exercise("17.2", "Find the circle", 3, "circle", ("pllab.schedule.problems",)),
+    Exercise("17.3", "Bubble golf", 3, "golf", ("pllab.schedule.zero_bubble", "pllab.schedule.optimal")),
+)
+
+
 def find(exercise_id: str) -> Exercise:
-    """Look an exercise up: `find("09.1")`; only the file of that lesson is imported.
+    """Look an exercise up: `find("09.1")`.
 
     Raises:
         ValueError: there is no such exercise.
@@ -138,13 +249,4 @@ def find(exercise_id: str) -> Exercise:
 
 def exercises_of(lesson: str) -> tuple[Exercise, ...]:
     """All exercises of a lesson, in order: `exercises_of("09")`; empty when it has none."""
-    if not (lesson.isdecimal() and lesson.isascii()):
-        return ()
-    name = f"pllab.lesson.exercises.lesson_{lesson}"
-    try:
-        exercises: tuple[Exercise, ...] = import_module(name).EXERCISES
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        return ()
-    return exercises
+    return tuple(exercise for exercise in EXERCISES if exercise.id.partition(".")[0] == lesson)

@@ -147,7 +147,14 @@ def large_groups_first(members):
     return [group for ranks, group in zip(members, groups, strict=True) if dist.get_rank() in ranks]
 
 
+def by_a_collective(x):
+    everything = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(everything, x)
+    return everything[dist.get_rank() - 1]
+
+
 WRONG = [
+    ("02.1", "collective", by_a_collective),
     ("02.1", "deadlock", all_send_first),
     ("02.1", "wrong_neighbour", the_other_way_round),
     ("02.1", "own_tensor", returns_its_own),

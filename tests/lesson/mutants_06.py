@@ -90,6 +90,14 @@ def needs_a_gradient(model):
     _put_back(gradients, flat / world_size())
 
 
+def float16_on_the_wire(model):
+    for gradients in _by_dtype(_gradients(model)):
+        flat = torch.cat([g.flatten() for g in gradients])
+        flat = flat.half() if flat.dtype == torch.float32 else flat
+        all_reduce(flat)
+        _put_back(gradients, flat / world_size())
+
+
 # 06.2 install(model)
 
 
@@ -278,3 +286,6 @@ WRONG = [
     ("06.3", "graphs_kept", one_backward_for_all),
     ("06.3", "not_every_batch", only_the_first),
 ]
+
+# Accepted once.
+LET_THROUGH = [("06.1", "wrong", float16_on_the_wire)]

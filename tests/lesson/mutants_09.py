@@ -96,6 +96,12 @@ def waits_for_too_much(batches, schedule, partitions, devices, in_queues, out_qu
             batches[i] = queue.get()[1]
 
 
+def cuts_the_graph(batches, schedule, partitions, devices, in_queues, out_queues):
+    for i, j in schedule:
+        in_queues[j].put(Task(functools.partial(partitions[j], batches[i].detach())))
+    _take(batches, schedule, out_queues)
+
+
 def _give(batches, schedule, partitions, in_queues):
     for i, j in schedule:
         in_queues[j].put(Task(functools.partial(partitions[j], batches[i])))
@@ -294,6 +300,19 @@ class OneMicroBatchAtATime(Step):
         return self.result()
 
 
+class BackwardBesideForward(Step):
+    """As in 1F1B: the last stage goes back with the first micro-batch before the first stage has run the last."""
+
+    def run(self):
+        stages, cycles = len(self.partitions), self.cycles()
+        for tick in range(len(cycles) + stages):
+            if tick < len(cycles):
+                self.cycle(self.forward, cycles[tick])
+            if tick >= stages:
+                self.cycle(self.backward, [(i, stages - 1 - j) for i, j in cycles[tick - stages]])
+        return self.result()
+
+
 class TrustsTheGradMode(Step):
     def forward(self, i, j):
         x = self.leaf(self.values[i])
@@ -371,6 +390,12 @@ WRONG = [
     ("09.5", "grad_mode", as_function(TrustsTheGradMode)),
     ("09.5", "wrong", as_function(OverwritesGradients)),
     ("09.5", "lost_traceback", as_function(LosesTheTraceback)),
+]
+
+# Accepted once.
+LET_THROUGH = [
+    ("09.2", "wrong", cuts_the_graph),
+    ("09.5", "wrong", as_function(BackwardBesideForward)),
 ]
 
 # These never come back, so only the deadline of a check refuses them.

@@ -112,6 +112,30 @@ def binds_nothing(inputs, weights, grad):
     return grad, lambda: [half() for half in later]
 
 
+def takes_the_list_apart(inputs, weights, grad):
+    arrived = []
+    while weights:
+        arrived.insert(0, grad)
+        grad = grad @ weights.pop()
+    return grad, lambda: [g.T @ x for g, x in zip(arrived, inputs, strict=True)]
+
+
+def takes_the_list_apart_later(inputs, weights, grad):
+    arrived = _walk(weights, grad)
+    return arrived[0] @ weights[0], lambda: [g.T @ inputs.pop(0) for g in arrived]
+
+
+def uses_up_what_it_returned(inputs, weights, grad):
+    arrived = _walk(weights, grad)
+    dx = arrived[0] @ weights[0]
+
+    def weight_half():
+        dx.zero_()
+        return [g.T @ x for g, x in zip(arrived, inputs, strict=True)]
+
+    return dx, weight_half
+
+
 # 11.2 interleaved(num_ranks, num_microbatches, stages_per_rank)
 
 
@@ -289,4 +313,11 @@ WRONG = [
     ("11.3", "wrong_end", first_rank_waits_longest),
     ("11.3", "too_long", one_too_few),
     ("11.3", "warm_up_too_long", of_zb_h2),
+]
+
+# Accepted once.
+LET_THROUGH = [
+    ("11.1", "overwritten", takes_the_list_apart),
+    ("11.1", "overwritten", takes_the_list_apart_later),
+    ("11.1", "overwritten", uses_up_what_it_returned),
 ]

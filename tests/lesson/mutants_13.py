@@ -39,7 +39,7 @@ def adam_that(**how):  # noqa: C901 - one switch per mistake
         m, v = kept["m"] / (1 - 0.9**t), kept["v"] / (1 - 0.999**t)
         if how.get("no_correction"):
             m, v = kept["m"], kept["v"]
-        new = flat[mine] - lr * m / (v.sqrt() + 1e-8)
+        new = flat[mine] - lr * m / (v.sqrt() + (0.0 if how.get("no_epsilon") else 1e-8))
         if how.get("keeps_gradients"):
             kept["old"] = [*kept.get("old", []), gradient.repeat(3)]
         if how.get("whole_state"):
@@ -64,6 +64,9 @@ def adam_that(**how):  # noqa: C901 - one switch per mistake
                 all_gather_async(torch.empty(c * size), torch.zeros(c)).wait()
         if how.get("returns_new"):
             return whole[: len(flat)]
+        if how.get("new_memory"):
+            flat.data = whole[: len(flat)]
+            return None
         end = min(len(whole), len(flat))
         flat[:end] = whole[:end]
         return None
@@ -140,7 +143,7 @@ def units_that(**how):  # noqa: C901 - one switch per mistake
         def reduced(u, gradient):
             padded = torch.zeros(len(shards[u]) * size)
             padded[: sizes[u]] = gradient
-            part = torch.empty_like(shards[u])
+            part = shards[u] if how.get("into_shards") else torch.empty_like(shards[u])
             if how.get("all_reduces") or how.get("view"):
                 all_reduce(padded)
                 part = padded[rank() * len(part) :][: len(part)]
@@ -237,6 +240,8 @@ def state_that(**how):  # noqa: C901 - one switch per mistake
             piece = piece if how.get("flat") else piece.view(p.shape)
             state[f"module.{name}" if how.get("prefix") else name] = piece if how.get("shares") else piece.clone()
             start += p.numel() - (1 if how.get("loses_one") and start else 0)
+        if how.get("buffers_too"):
+            state |= {name: buffer.clone() for name, buffer in model.named_buffers()}
         if how.get("list"):
             return list(state.values())
         return None if how.get("nothing") else state
@@ -288,4 +293,13 @@ WRONG = [
     ("13.4", "sends_too_much", _named("sends_twice", state_that, sends_twice=True)),
     ("13.4", "shares_memory", the_models_own),
     ("13.4", "deadlock", _named("nobody_sends", state_that, nobody_sends=True)),
+]
+
+# Accepted once.
+LET_THROUGH = [
+    ("13.1", "whole_state", _named("keeps_gradients", adam_that, keeps_gradients=True)),
+    ("13.1", "wrong", _named("no_epsilon", adam_that, no_epsilon=True)),
+    ("13.1", "not_in_place", _named("new_memory", adam_that, new_memory=True)),
+    ("13.3", "wrong", _named("sums_into_the_shards", units_that, into_shards=True)),
+    ("13.4", "wrong", _named("buffers_too", state_that, buffers_too=True)),
 ]

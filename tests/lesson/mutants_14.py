@@ -289,6 +289,14 @@ def asks_twice(num_ranks, price, most_bytes):
     return min(found, key=lambda layout: price(*layout)[0]) if found else None
 
 
+def asks_again_if_the_fastest_is_too_large(num_ranks, price, most_bytes):
+    found = list(_priced(num_ranks, price))
+    if min(found)[1] <= most_bytes:
+        return min(found)[2]
+    fitting = [(seconds, layout) for seconds, _, layout in found if price(*layout)[1] <= most_bytes]
+    return min(fitting)[1] if fitting else None
+
+
 def the_smallest_if_none_fits(num_ranks, price, most_bytes):
     found = list(_priced(num_ranks, price))
     fitting = [one for one in found if one[1] <= most_bytes]
@@ -342,6 +350,9 @@ WRONG = [
     ("14.4", "priced_twice", asks_twice),
     ("14.4", "too_large", the_smallest_if_none_fits),
 ]
+
+# Accepted once.
+LET_THROUGH = [("14.4", "priced_twice", asks_again_if_the_fastest_is_too_large)]
 
 HANGING = [
     ("14.4", "hang", counts_for_ever),

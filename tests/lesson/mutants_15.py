@@ -1,5 +1,6 @@
 """Wrong solutions of lesson 15, each with the hint that must refuse it."""
 
+import statistics
 from collections import Counter
 from time import sleep
 
@@ -187,6 +188,43 @@ WRONG = [
     ("15.3", "wrong_rank", blames_the_even_rank),
     ("15.3", "wrong_call", one_call_late),
     ("15.3", "wrong_call", last_nan),
+]
+
+
+def straggler_that(since, limit=0.2):
+    """The first call to which one rank comes too late, by another idea of since when, or of how late."""
+
+    def named(records):
+        rank, call, cause = asks_in_order(records)
+        if cause != "straggler":
+            return rank, call, cause
+        for calls in zip(*(one.calls for one in records), strict=True):
+            times = sorted((call.started_s, one.rank) for one, call in zip(records, calls, strict=True))
+            if times[-1][0] - since([time for time, _ in times]) >= limit:
+                return times[-1][1], calls[0].number, cause
+        return None
+
+    named.__name__ = f"straggler_since_{since.__name__}_by_{limit}".replace(".", "_")
+    return named
+
+
+def next_to_last(times):
+    return times[-2]
+
+
+def blames_the_highest_sender(records):
+    rank, call, cause = asks_in_order(records)
+    stuck = [one for one in records if one.standing is not None and one.standing.name == "send"]
+    return (max(one.rank for one in stuck) if stuck else rank), call, cause
+
+
+# Accepted once.
+LET_THROUGH = [
+    ("15.3", "wrong_rank", blames_the_highest_sender),
+    ("15.3", "wrong_rank", straggler_that(min)),
+    ("15.3", "wrong_rank", straggler_that(statistics.mean)),
+    ("15.3", "wrong_rank", straggler_that(next_to_last, limit=0.1)),
+    ("15.3", "wrong_call", straggler_that(next_to_last, limit=0.3)),
 ]
 
 

@@ -229,7 +229,7 @@ WRONG = [
     ("17.3", "memory_unused", only_the_first_rank_waits),
     ("17.3", "deadlock", weight_before_input),
     ("17.3", "whole_backwards", whole_backwards),
-    ("17.3", "wait_with_a_weight_left", zb_h2_with_room),
+    ("17.3", "over_par", zb_h2_with_room),
     ("17.3", "weight_in_the_way", no_weight_waits),
 ]
 

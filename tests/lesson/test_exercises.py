@@ -31,6 +31,7 @@ LESSONS = sorted(path.stem[-2:] for path in Path(__file__).parent.glob("mutants_
 MUTANTS = [import_module(f"tests.lesson.mutants_{lesson}") for lesson in LESSONS]
 VARIANTS = [import_module(f"tests.lesson.variants_{lesson}") for lesson in LESSONS]
 STRANGERS = [import_module(f"tests.lesson.strangers_{lesson}") for lesson in LESSONS]
+LET_THROUGH = [wrong for module in MUTANTS for wrong in getattr(module, "LET_THROUGH", [])]
 HANGING = [wrong for module in MUTANTS for wrong in getattr(module, "HANGING", [])]
 EXERCISES = [exercise for lesson in LESSONS for exercise in exercises_of(lesson)]
 
@@ -114,6 +115,14 @@ def test_a_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch):
 @each_exercise
 def test_every_wrong_solution_is_refused_in_its_own_way(exercise, monkeypatch):
     assert_refused(exercise, wrong_ones(exercise), monkeypatch)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("exercise_id", "hint_id", "solution"), LET_THROUGH, ids=name_of)
+def test_what_a_check_let_through_once_is_refused(exercise_id, hint_id, solution):
+    """Its claim and its hint may be those of another wrong solution."""
+    verdict = judged(exercise_id, solution)
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id), str(verdict)
 
 
 @each_exercise

@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 
 from pllab.comm import launch, record_messages, ring_pass
-from pllab.lesson.exercises.waits import watch_waits
+from pllab.lesson.exercises.ranks import watch_waits
 
 
 def pass_on(number, size):

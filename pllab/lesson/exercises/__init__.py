@@ -1,3 +1,3 @@
-"""The exercises, one file per lesson with an `EXERCISES` tuple; a file is imported when it is asked for."""
+"""What the exercises check, one file each; a file is imported when its cases are asked for."""
 
 __all__: list[str] = []

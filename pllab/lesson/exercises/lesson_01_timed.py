@@ -10,10 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercise import Asked, Function, Wrong, case
 from pllab.lesson.mistakes import compare, must_refuse, numbers_close
 
-Timed = Callable[..., Any]
 Spread = tuple[float, float, float]
 _SET_BACK = {"time", "time_ns", "now", "utcnow", "today"}  # clocks of the wall
 _OF_THE_CPU = {"process_time", "process_time_ns", "thread_time", "thread_time_ns"}
@@ -118,7 +117,7 @@ def clock_of_its_own(timed: Asked) -> None:
             raise Wrong("wrong_clock", f"A sleep of 0.01 s took {median:g} by your clock; times are in seconds.")
 
 
-def own_clock(timed: Timed) -> tuple[set[str], list[float]]:
+def own_clock(timed: Function) -> tuple[set[str], list[float]]:
     """In the process of the function: the C functions that it called, and its medians for a sleep of 0.01 s."""
     seen: set[str] = set()
 

@@ -4,17 +4,14 @@ Small tensors of several types go around first, then one of 8 MB: no socket hold
 its receive. A deadlock ends by the group's own deadline.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.failures import refuse_alone, seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
+from pllab.lesson.exercise import Function, Wrong, case
+from pllab.lesson.exercises.failures import refuse_alone, refuse_collectives, seen_in_call
+from pllab.lesson.exercises.ranks import Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import difference
-
-RingPass = Callable[[torch.Tensor], Any]
 
 
 class Passed(NamedTuple):
@@ -34,23 +31,23 @@ _MAKERS = {
 
 
 @case("in a world of 2 each rank gets the other's tensor, even one of 8 MB, and x does not change")
-def two_ranks(ring_pass: RingPass) -> None:
+def two_ranks(ring_pass: Function) -> None:
     _judge(ring_pass, 2)
 
 
 @case("in a world of 3 each rank gets the tensor of the rank before it, with its shape and dtype")
-def three_ranks(ring_pass: RingPass) -> None:
+def three_ranks(ring_pass: Function) -> None:
     _judge(ring_pass, 3)
 
 
 @case("in a world of 1 the rank gets its own values and waits for no other")
-def alone(ring_pass: RingPass) -> None:
+def alone(ring_pass: Function) -> None:
     refuse_alone(pass_around, ring_pass, _PLAN)
     _judge(ring_pass, 1)
 
 
 @until_one_fails
-def pass_around(watch: Watch, rank: int, world_size: int, ring_pass: RingPass) -> Iterator[tuple[str, Attempt]]:
+def pass_around(watch: Watch, rank: int, world_size: int, ring_pass: Function) -> Calls:
     """On every rank, a call for each kind of tensor; 8 MB need not travel to the judge, so they are compared here."""
     for name, make in _MAKERS.items():
         x = make(rank)
@@ -61,10 +58,12 @@ def pass_around(watch: Watch, rank: int, world_size: int, ring_pass: RingPass) -
         yield name, one.holding(passed)
 
 
-def _judge(ring_pass: RingPass, world_size: int) -> None:
+def _judge(ring_pass: Function, world_size: int) -> None:
     for name in _MAKERS:
-        for rank, one in enumerate(seen_in_call(pass_around, ring_pass, _PLAN, world_size, name)):
-            _judge_pass(f"In a world of {world_size}, with {name}, rank {rank}", rank, world_size, one.value)
+        attempts, where = seen_in_call(pass_around, ring_pass, _PLAN, world_size, name), f"In a world of {world_size}"
+        refuse_collectives(where, attempts, "the ring")
+        for rank, one in enumerate(attempts):
+            _judge_pass(f"{where}, with {name}, rank {rank}", rank, world_size, one.value)
 
 
 def _judge_pass(who: str, rank: int, world_size: int, passed: Passed) -> None:

@@ -5,18 +5,16 @@ and nobody has to wait for it. Then they make the groups. A sum in a group, to w
 own place, lists the members.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from pllab import comm
 from pllab.comm.collectives import in_world, list_new_groups
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import refuse_failures, seen_in_world
 from pllab.lesson.exercises.ranks import Attempt, Watch
 
-MyGroups = Callable[[list[list[int]]], Any]
 Members = list[list[int]]
 Asked = list[tuple[int, ...]]
 
@@ -31,7 +29,7 @@ _TASKS = (_APART, _OVERLAPPING, _BY_SIZE, _EQUAL, _WITHOUT_1)
 @case(
     "every rank asks for the same groups in the same order, keeps its own in the order of members, and can sum in them"
 )
-def same_calls(my_groups: MyGroups) -> None:
+def same_calls(my_groups: Function) -> None:
     for members, *seen in zip(_TASKS, *seen_in_world(use_groups, my_groups, ((3,),), 3), strict=False):
         _judge_calls(members, [one["asked"] for one in seen])
         for step in ("returned", "summed"):  # the groups as torch knows them, and as a sum finds their members
@@ -39,7 +37,7 @@ def same_calls(my_groups: MyGroups) -> None:
                 _judge_groups(members, [one[step] for one in seen])
 
 
-def use_groups(watch: Watch, rank: int, world_size: int, my_groups: MyGroups) -> list[dict[str, Any]]:
+def use_groups(watch: Watch, rank: int, world_size: int, my_groups: Function) -> list[dict[str, Any]]:
     """On every rank: compare the calls, make the groups, and find out by a sum who is in them.
 
     After the first difference nobody goes on: the ranks would wait for each other.
@@ -62,7 +60,7 @@ def use_groups(watch: Watch, rank: int, world_size: int, my_groups: MyGroups) ->
     return results
 
 
-def _asked(my_groups: MyGroups, members: Members) -> Asked | None:
+def _asked(my_groups: Function, members: Members) -> Asked | None:
     """The groups that this rank would ask for; None when the function needs real groups to come to its end."""
     with list_new_groups() as asked:
         try:

@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, Question, compare, must_refuse, numbers_close, two_numbers
 
 Rounds = list[list[float]]
-Fit = Callable[[list[int], Rounds], Any]
 Line = tuple[float, float]
 
 
@@ -49,7 +48,7 @@ _MISTAKES = [
 _is_close = partial(numbers_close, rel_tol=1e-4, abs_tol=1e-15)  # four digits, which float32 has; mistakes differ more
 
 
-def _judge(fit: Fit, *questions: Question) -> None:
+def _judge(fit: Function, *questions: Question) -> None:
     def leaving_the_lists(sizes: list[int], times: Rounds) -> Any:
         kept = deepcopy((sizes, times))
         answer = fit(sizes, times)
@@ -63,13 +62,13 @@ def _judge(fit: Fit, *questions: Question) -> None:
 
 
 @case("times on a line give back the line, even unsorted or with only two sizes")
-def on_a_line(fit: Fit) -> None:
+def on_a_line(fit: Function) -> None:
     three = [4_000_000, 256, 65_536]
     _judge(fit, (three, [[round(4e-4 + 1e-9 * size, 9)] for size in three]), ([0, 1000], [[1.0], [3.0]]))
 
 
 @case("off the line, small messages count as much as large ones: the relative errors are squared")
-def relative(fit: Fit) -> None:
+def relative(fit: Function) -> None:
     some = random.Random(3)
     drawn = [[2**power for power in some.sample(range(6, 24), 8)] for _ in range(4)]
     off = [(sizes, [[round((3e-4 + 1e-9 * size) * some.uniform(0.7, 1.4), 7)] for size in sizes]) for sizes in drawn]
@@ -77,7 +76,7 @@ def relative(fit: Fit) -> None:
 
 
 @case("one slow round among an odd or an even number changes little: the median counts")
-def outliers(fit: Fit) -> None:
+def outliers(fit: Function) -> None:
     some, sizes, slow = random.Random(5), [1000, 30_000, 2_000_000, 500_000], {(0, 1): 50, (2, 0): 20}
 
     def seconds(k: int, at: int) -> float:
@@ -88,12 +87,12 @@ def outliers(fit: Fit) -> None:
 
 
 @case("a size that was measured twice counts twice")
-def duplicates(fit: Fit) -> None:
+def duplicates(fit: Function) -> None:
     _judge(fit, ([100, 100, 1_000_000, 20_000], [[3e-4], [5e-4], [1.9e-3], [4.2e-4]]))
 
 
 @case("a single size, the same size twice, and no size at all raise a ValueError")
-def no_line(fit: Fit) -> None:
+def no_line(fit: Function) -> None:
     none: list[int] = []
     for sizes in ([4096], [4096, 4096], none):
         must_refuse(partial(fit, sizes, [[1e-3] for _ in sizes]), f"the sizes {sizes}, which fix no line,", "no_line")

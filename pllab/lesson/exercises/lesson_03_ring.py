@@ -4,19 +4,17 @@ Whole numbers first, whose sums are exact in any order; then floats, whose last 
 added, and 6 MB, which no socket holds.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain, combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import refuse_alone, refuse_collectives, seen_in_call
-from pllab.lesson.exercises.ranks import UP_TO_3, Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import UP_TO_3, Attempt, Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import difference, refuse_differences
 from pllab.lesson.mistakes import retold
-
-RingAllReduce = Callable[[torch.Tensor], Any]
 
 _TURNED, _MIXED = "a transpose of 3 x 4 numbers", "2 x 3 x 4 numbers, transposed on rank 0 alone"
 _SHAPES = {
@@ -49,17 +47,17 @@ def _draw(name: str, rank: int) -> torch.Tensor:
 
 
 @case("every rank ends with the sum over all ranks, in the tensor itself, if n is a multiple of w")
-def even(ring_all_reduce: RingAllReduce) -> None:
+def even(ring_all_reduce: Function) -> None:
     _judge_sums(ring_all_reduce, _EVEN)
 
 
 @case("the same for 7, 2 and 1 numbers, even with fewer numbers than ranks")
-def uneven(ring_all_reduce: RingAllReduce) -> None:
+def uneven(ring_all_reduce: Function) -> None:
     _judge_sums(ring_all_reduce, _UNEVEN)
 
 
 @case("the same for a tensor of 3 x 5 and for transposes, even if only one rank has one")
-def shapes(ring_all_reduce: RingAllReduce) -> None:
+def shapes(ring_all_reduce: Function) -> None:
     _judge_sums(ring_all_reduce, _SHAPED)
     gaps = (  # with the same numbers side by side in memory all was well
         "The numbers of a transpose do not lie side by side in memory: work on a copy that has them in the order of "
@@ -70,7 +68,7 @@ def shapes(ring_all_reduce: RingAllReduce) -> None:
 
 
 @case("a rank sends to one neighbour only, at most 2 (w - 1) messages with 2 (w - 1) ceil(n / w) numbers")
-def few_numbers(ring_all_reduce: RingAllReduce) -> None:
+def few_numbers(ring_all_reduce: Function) -> None:
     for size in (3, 2):
         for name in (*_EVEN, *_UNEVEN, *_SHAPED, *_TRANSPOSED):
             where = f"In a world of {size}, with {name}"
@@ -79,7 +77,7 @@ def few_numbers(ring_all_reduce: RingAllReduce) -> None:
 
 
 @case("floats: close to the sum, with the same bits on all ranks, and 1,500,001 of them without a deadlock")
-def floats(ring_all_reduce: RingAllReduce) -> None:
+def floats(ring_all_reduce: Function) -> None:
     _judge_sums(ring_all_reduce, _FLOATS)
     for size in (3, 2):
         for name in _FLOATS:
@@ -89,7 +87,7 @@ def floats(ring_all_reduce: RingAllReduce) -> None:
 
 
 @case("a rank that is alone sends nothing and keeps its numbers")
-def alone(ring_all_reduce: RingAllReduce) -> None:
+def alone(ring_all_reduce: Function) -> None:
     refuse_alone(reduce_all, ring_all_reduce, UP_TO_3)
     _judge_sums(ring_all_reduce, _NAMES, worlds=(1,))
 
@@ -105,9 +103,7 @@ class Summed(NamedTuple):
 
 
 @until_one_fails
-def reduce_all(
-    watch: Watch, rank: int, world_size: int, ring_all_reduce: RingAllReduce
-) -> Iterator[tuple[str, Attempt]]:
+def reduce_all(watch: Watch, rank: int, world_size: int, ring_all_reduce: Function) -> Calls:
     """On every rank, a call for every tensor; three times 6 MB need not travel to the judge: they are compared here."""
     for name in _NAMES:
         tensor = _draw(name, rank)
@@ -131,7 +127,7 @@ def _summands(got: torch.Tensor, parts: torch.Tensor) -> str:
     return ""
 
 
-def _judge_sums(ring_all_reduce: RingAllReduce, names: Sequence[str], worlds: Sequence[int] = (3, 2)) -> None:
+def _judge_sums(ring_all_reduce: Function, names: Sequence[str], worlds: Sequence[int] = (3, 2)) -> None:
     for size in worlds:
         for name in names:
             attempts = seen_in_call(reduce_all, ring_all_reduce, UP_TO_3, size, name)

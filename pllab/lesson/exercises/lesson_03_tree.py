@@ -3,17 +3,14 @@
 Rounds are read off the ledgers: a rank sends one message a round, and sends on in the rounds after it received.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import refuse_alone, refuse_collectives, seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import Attempt, Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import difference, refuse_differences
-
-TreeBroadcast = Callable[..., Any]
 
 _PLAN = ((7,), (6, 1), (5, 2), (4, 3))
 _WORLDS = range(2, 8)  # to 7: a tree of two children each has a round too many there
@@ -25,17 +22,17 @@ _MAKERS = {
 
 
 @case("every rank ends with the numbers of rank 0 in its own tensor, in worlds of 2 to 7")
-def from_rank_0(tree_broadcast: TreeBroadcast) -> None:
+def from_rank_0(tree_broadcast: Function) -> None:
     _judge_values(tree_broadcast, _WORLDS, slice(1))
 
 
 @case("any rank can be the root")
-def from_other_ranks(tree_broadcast: TreeBroadcast) -> None:
+def from_other_ranks(tree_broadcast: Function) -> None:
     _judge_values(tree_broadcast, _WORLDS, slice(1, None))
 
 
 @case("w ranks exchange w - 1 messages of the whole tensor, in 1, 2, 2, 3, 3 and 3 rounds for w = 2 to 7")
-def few_messages(tree_broadcast: TreeBroadcast) -> None:
+def few_messages(tree_broadcast: Function) -> None:
     for where, size, root, attempts in _calls(tree_broadcast, _WORLDS):
         _judge_messages(where, size, root, attempts)
         rounds, least = _rounds(attempts, root), (size - 1).bit_length()
@@ -48,15 +45,13 @@ def few_messages(tree_broadcast: TreeBroadcast) -> None:
 
 
 @case("a rank that is alone sends nothing and keeps its numbers")
-def alone(tree_broadcast: TreeBroadcast) -> None:
+def alone(tree_broadcast: Function) -> None:
     refuse_alone(broadcast_all, tree_broadcast, _PLAN)
     _judge_values(tree_broadcast, (1,), slice(1))
 
 
 @until_one_fails
-def broadcast_all(
-    watch: Watch, rank: int, world_size: int, tree_broadcast: TreeBroadcast
-) -> Iterator[tuple[str, Attempt]]:
+def broadcast_all(watch: Watch, rank: int, world_size: int, tree_broadcast: Function) -> Calls:
     """On every rank, a call for every root and tensor; its value is what the rank then holds, as `difference`s."""
     for root in range(world_size):
         for kind, make in _MAKERS.items():
@@ -74,7 +69,7 @@ def _name(root: int, kind: str) -> str:
 
 
 def _calls(
-    tree_broadcast: TreeBroadcast, worlds: Sequence[int], roots: slice = slice(None)
+    tree_broadcast: Function, worlds: Sequence[int], roots: slice = slice(None)
 ) -> Iterator[tuple[str, int, int, list[Attempt]]]:
     """Every call with one of these roots: where it was made, the world size, the root, and what the ranks saw."""
     for size in worlds:
@@ -85,7 +80,7 @@ def _calls(
                 yield f"In a world of {size}, with {name}", size, root, attempts
 
 
-def _judge_values(tree_broadcast: TreeBroadcast, worlds: Sequence[int], roots: slice) -> None:
+def _judge_values(tree_broadcast: Function, worlds: Sequence[int], roots: slice) -> None:
     for where, _, _, attempts in _calls(tree_broadcast, worlds, roots):
         refuse_differences(where, [one.value for one in attempts])
 

@@ -8,7 +8,6 @@ hash of a text, shows in a second process only, so one is started for it.
 
 import os
 from collections import Counter
-from collections.abc import Callable
 from itertools import combinations, islice, product, zip_longest
 from typing import Any
 
@@ -17,9 +16,8 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from pllab.comm import RankError
-from pllab.lesson.exercise import Asked, Undecided, Wrong, case
+from pllab.lesson.exercise import Asked, Function, Undecided, Wrong, case
 
-PartitionDataset = Callable[..., Any]
 Order = list[list[int]]  # step, numbers of the samples
 
 _NUMBERS = (145, 65, 64, 1)
@@ -37,7 +35,7 @@ def _epoch(partition_dataset: Asked, number: int, world: int, batch: int, *rest:
 
 
 def epoch_of(
-    partition_dataset: PartitionDataset,
+    partition_dataset: Function,
     number: int,
     world: int,
     batch: int,
@@ -78,7 +76,7 @@ def gives_batches(partition_dataset: Asked) -> None:
     partition_dataset.inside(look_at_batches)
 
 
-def look_at_batches(partition_dataset: PartitionDataset) -> None:
+def look_at_batches(partition_dataset: Function) -> None:
     """In the process of the function: what two loops over the loader give, with a collate_fn and without."""
     rows = [{"ids": [number % 5] * (1 + number % 3)} for number in range(64)]  # of unequal lengths, some of them equal
     pairs = [(torch.tensor([1.0, number]), number) for number in range(64)]
@@ -182,7 +180,7 @@ def one_order(partition_dataset: Asked) -> None:
                 raise Wrong(hint_id, f"{what}, and a new loader set to this epoch gives {right}; right is the same.")
 
 
-def orders_of(partition_dataset: PartitionDataset) -> list[tuple[str, str, int, Order]]:
+def orders_of(partition_dataset: Function) -> list[tuple[str, str, int, Order]]:
     """In the process of the function: the orders of epochs on rank 1, each with the way there and its hint."""
 
     def new(*epochs: int) -> Any:
@@ -262,6 +260,6 @@ def seeded(partition_dataset: Asked) -> None:
         )
 
 
-def orders_on_rank(rank: int, world_size: int, partition_dataset: PartitionDataset) -> Any:  # noqa: ARG001
+def orders_on_rank(rank: int, world_size: int, partition_dataset: Function) -> Any:  # noqa: ARG001
     """In the other process: the orders as the check has them."""
     return orders_of(partition_dataset)

@@ -7,17 +7,15 @@ same samples would look disjoint.
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import chain, islice, product
 from typing import Any
 
 import torch
 
-from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercise import Asked, Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, compare
-
-Partitioner = Callable[..., Any]
 
 _SEED = 7
 # Samples, and sizes as a reader writes them; first equal ones.
@@ -115,7 +113,7 @@ def view(partitioner: Asked) -> None:
     partitioner.inside(look_at_shares)
 
 
-def look_at_shares(partitioner: Partitioner) -> None:
+def look_at_shares(partitioner: Function) -> None:
     """In the process of the function: what is read of the data, and when."""
     given = list(range(64))
     shares_of_list: Any = partitioner(given, [0.5, 0.5], _SEED)
@@ -147,7 +145,7 @@ def look_at_shares(partitioner: Partitioner) -> None:
             raise Wrong("no_view", f"{what} read the samples {data.reads} and gave {got}; right are samples {right}.")
 
 
-def shares_of(partitioner: Partitioner, number: int, sizes: list[float], seed: int) -> list[list[int]]:
+def shares_of(partitioner: Function, number: int, sizes: list[float], seed: int) -> list[list[int]]:
     """In the process of the function: the shares as positions of samples."""
     data = Library(number)
     made: Any = partitioner(data, sizes, seed)

@@ -4,7 +4,6 @@ Single calls get gradients drawn at random. The steps are SGD's: it shows a cons
 divides away.
 """
 
-from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial
 from math import prod
@@ -13,13 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import close, numbers_of, told
 from pllab.lesson.mistakes import Mistake, compare, retold
 
-Average = Callable[[nn.Module], Any]
 Numbers = dict[str, torch.Tensor | None]
 
 _SIZE = 3  # with two ranks, a 2 written into the code would pass for the number of ranks
@@ -54,9 +52,7 @@ class Small(nn.Module):
 
 
 @until_one_fails
-def average_on_ranks(
-    watch: Watch, rank: int, world_size: int, average_gradients: Average
-) -> Iterator[tuple[str, Attempt]]:
+def average_on_ranks(watch: Watch, rank: int, world_size: int, average_gradients: Function) -> Calls:
     """On every rank: a call for every kind of model; in the world of three, then the steps with all kinds in one.
 
     The value of an attempt is the weights and gradients after it.
@@ -86,7 +82,7 @@ def _model_of(kind: str, rank: int) -> Small:
     return model
 
 
-def _steps(watch: Watch, rank: int, average_gradients: Average) -> Iterator[tuple[str, Attempt]]:
+def _steps(watch: Watch, rank: int, average_gradients: Function) -> Calls:
     torch.manual_seed(5)
     model = Small(_ALL_KINDS)
     for step in range(_STEPS):
@@ -135,7 +131,7 @@ def _right(got: Any, right: Any) -> bool:
     return close(got, right, *((1e-12, 0.0) if is_double else (1e-4, 1e-6)))
 
 
-def _compare(average_gradients: Average, kind: str, size: int = _SIZE) -> None:
+def _compare(average_gradients: Function, kind: str, size: int = _SIZE) -> None:
     """Compare the gradients after one call with the mean, and the weights with themselves."""
     seen = [one.value for one in seen_in_call(average_on_ranks, average_gradients, _PLAN, size, kind)]
     own = [_numbers(_model_of(kind, rank)) for rank in range(size)]
@@ -175,7 +171,7 @@ def _compare(average_gradients: Average, kind: str, size: int = _SIZE) -> None:
 
 
 @case("every gradient becomes the mean over three ranks, on each of them")
-def the_mean(average_gradients: Average) -> None:
+def the_mean(average_gradients: Function) -> None:
     """A world of one rank shows a number of ranks that stands in the code."""
     _compare(average_gradients, "plain")
     _compare(average_gradients, "tied")
@@ -183,14 +179,14 @@ def the_mean(average_gradients: Average) -> None:
 
 
 @case("frozen and unused parameters, whose grad is None on all ranks, are left alone")
-def skipped(average_gradients: Average) -> None:
+def skipped(average_gradients: Function) -> None:
     for kind in ("frozen", "unused"):
         with retold("none_gradient", f"A parameter that is {kind} has grad None on all ranks.", of="raised"):
             _compare(average_gradients, kind)
 
 
 @case("no gradient travels twice (the messages are counted)")
-def few_messages(average_gradients: Average) -> None:
+def few_messages(average_gradients: Function) -> None:
     """What has no gradient sends nothing, and a tied weight is sent once."""
     model = Small(_ALL_KINDS)
     _backward(model, 0, slice(None))
@@ -208,7 +204,7 @@ def few_messages(average_gradients: Average) -> None:
 
 
 @case("after three SGD steps three ranks have the weights of one process with the whole batch")
-def equals_one_process(average_gradients: Average) -> None:
+def equals_one_process(average_gradients: Function) -> None:
     """The model has a frozen, an unused and a tied parameter."""
     seen = seen_in_call(average_on_ranks, average_gradients, _PLAN, _SIZE, f"step {_STEPS}")
     right = _one_process()

@@ -1,19 +1,18 @@
 """The cases of exercise 05.1: `broadcast_parameters(model)` gives every rank the numbers of rank 0."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Attempt, Watch
 from pllab.lesson.exercises.tensors import close, identical, numbers_of, told
 from pllab.lesson.mistakes import Mistake, compare
 
-Broadcast = Callable[[nn.Module], Any]
 Numbers = dict[str, torch.Tensor]
 
 _PLAN = ((3,),)
@@ -35,7 +34,7 @@ class Block(nn.Module):
         self.head.weight = self.embed.weight
 
 
-def start_apart(watch: Watch, rank: int, world_size: int, broadcast_parameters: Broadcast) -> dict[str, Attempt]:
+def start_apart(watch: Watch, rank: int, world_size: int, broadcast_parameters: Function) -> dict[str, Attempt]:
     """On every rank: a model with numbers of its own; then the student's function."""
     made = [_model_of(rank)]
     while not _sets_begin_apart(made[-1], rank, world_size):
@@ -77,12 +76,12 @@ def _identities(model: nn.Module) -> list[tuple[int, int]]:
     return [(id(tensor), tensor.data_ptr()) for tensor in chain(model.parameters(), model.buffers())]
 
 
-def _seen(broadcast_parameters: Broadcast) -> list[tuple[Numbers, bool, bool]]:
+def _seen(broadcast_parameters: Function) -> list[tuple[Numbers, bool, bool]]:
     """For every rank: its numbers, whether they are in the old tensors, and whether the frozen layer is frozen."""
     return [each.value for each in seen_in_call(start_apart, broadcast_parameters, _PLAN, 3, "a model")]
 
 
-def _compare(broadcast_parameters: Broadcast, names: Sequence[str], kept: str, advice: str) -> None:
+def _compare(broadcast_parameters: Function, names: Sequence[str], kept: str, advice: str) -> None:
     """Compare with rank 0's numbers; `kept` and `advice` are the hint where a rank has kept its own."""
     seen, starts = _seen(broadcast_parameters), [numbers_of(_model_of(rank)) for rank in _RANKS]
 
@@ -121,13 +120,13 @@ def _compare(broadcast_parameters: Broadcast, names: Sequence[str], kept: str, a
 
 
 @case("three ranks start from different seeds, and end with every parameter of rank 0")
-def all_parameters(broadcast_parameters: Broadcast) -> None:
+def all_parameters(broadcast_parameters: Function) -> None:
     names = ["exact", "embed.weight", "norm.weight", "norm.bias", "head.bias"]
     _compare(broadcast_parameters, names, "wrong", "Each rank has kept its own numbers.")
 
 
 @case("frozen parameters and buffers are rank 0's as well")
-def everything_else(broadcast_parameters: Broadcast) -> None:
+def everything_else(broadcast_parameters: Function) -> None:
     frozen = "This parameter is frozen, but forward uses it: send it too."
     _compare(broadcast_parameters, ["frozen.weight", "frozen.bias"], "frozen_forgotten", frozen)
     buffers = [name for name, _ in Block().named_buffers()]
@@ -138,7 +137,7 @@ def everything_else(broadcast_parameters: Broadcast) -> None:
 
 
 @case("the numbers are written into the tensors that were there before")
-def in_place(broadcast_parameters: Broadcast) -> None:
+def in_place(broadcast_parameters: Function) -> None:
     """The optimizer holds the tensors that were there before, and what was frozen stays frozen."""
     seen = _seen(broadcast_parameters)
     if not all(same_tensors for _, same_tensors, _ in seen):

@@ -1,19 +1,17 @@
 """The cases of exercise 05.3: `token_weighted(loss_sum, num_tokens)` when the ranks have unequal numbers of targets."""
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import close, told
 from pllab.lesson.mistakes import Mistake, compare
 
-Weighted = Callable[[torch.Tensor, int], Any]
 Counts = tuple[int, ...]
 
 _PLAN = ((3, 1),)
@@ -27,7 +25,7 @@ _TROUBLES = {
 
 
 @until_one_fails
-def weigh_on_ranks(watch: Watch, rank: int, world_size: int, token_weighted: Weighted) -> Iterator[tuple[str, Attempt]]:
+def weigh_on_ranks(watch: Watch, rank: int, world_size: int, token_weighted: Function) -> Calls:
     """On every rank: steps with unequal shares; the value is the gradient of the student's loss, or its trouble."""
     for counts in (_UNEQUAL, _EMPTY, _LARGE, _ALONE):
         if len(counts) != world_size:
@@ -64,7 +62,7 @@ def _gradient(weight: nn.Parameter, loss: Any) -> torch.Tensor | str:
     return "cut_off" if gradients[0] is None else gradients[0]
 
 
-def _judge(token_weighted: Weighted, counts: Counts) -> None:
+def _judge(token_weighted: Function, counts: Counts) -> None:
     size, total = len(counts), sum(counts)
     seen = seen_in_call(weigh_on_ranks, token_weighted, _PLAN, size, _in_words(counts))
     for rank, each in enumerate(seen):
@@ -106,14 +104,14 @@ def _judge(token_weighted: Weighted, counts: Counts) -> None:
 
 
 @case("10, 100 and 41 targets: the averaged gradient is that of one process with 151")
-def unequal(token_weighted: Weighted) -> None:
+def unequal(token_weighted: Function) -> None:
     """And a world of one rank shows a number of ranks that stands in the code."""
     _judge(token_weighted, _UNEQUAL)
     _judge(token_weighted, _ALONE)
 
 
 @case("a rank without a single target takes part and adds nothing")
-def one_empty(token_weighted: Weighted) -> None:
+def one_empty(token_weighted: Function) -> None:
     """With few targets, and with more than a small data type can count."""
     _judge(token_weighted, _EMPTY)
     _judge(token_weighted, _LARGE)

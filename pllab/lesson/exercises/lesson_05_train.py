@@ -5,7 +5,7 @@ first entry, the model notes the numbers it is called with, and the one process 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
@@ -16,13 +16,12 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import close, numbers_of, told
 from pllab.lesson.mistakes import Mistake, compare
 
-Train = Callable[..., Any]
 Numbers = dict[str, torch.Tensor]
 Steps = list[list[int]]  # the numbers of the samples in each forward
 
@@ -102,7 +101,7 @@ class Seen:
 
 
 @until_one_fails
-def train_on_ranks(watch: Watch, rank: int, world_size: int, train: Train) -> Iterator[tuple[str, Attempt]]:
+def train_on_ranks(watch: Watch, rank: int, world_size: int, train: Function) -> Calls:
     """On every rank: both settings, each with other random numbers and another model than on the other ranks."""
     if world_size == 1:
         unused = nn.Parameter(torch.zeros(1))
@@ -125,12 +124,12 @@ def _plain(returned: Any) -> Any:
     return f"a list with a {type(others[0]).__name__} in it" if others else [float(loss) for loss in returned]
 
 
-def _seen(train: Train, setting: Setting) -> list[Seen]:
+def _seen(train: Function, setting: Setting) -> list[Seen]:
     return [one.value for one in seen_in_call(train_on_ranks, train, _PLAN, _SIZE, str(setting))]
 
 
 @case("every rank takes an equal part of each global batch, and together they take every sample once an epoch")
-def shared(train: Train) -> None:
+def shared(train: Function) -> None:
     for setting in _SETTINGS:
         _judge_samples([each.steps for each in _seen(train, setting)], setting)
 
@@ -197,7 +196,7 @@ def _cut(batches: Steps, taken: Counter[int], number: int, world_size: int) -> i
 
 
 @case("it returns the loss of every step, the same numbers on all ranks")
-def losses_returned(train: Train) -> None:
+def losses_returned(train: Function) -> None:
     for setting in _SETTINGS:
         returned = [each.returned for each in _seen(train, setting)]
         for losses in returned:
@@ -217,7 +216,7 @@ def losses_returned(train: Train) -> None:
 
 
 @case("ranks that start from different weights end with equal ones, and frozen or skipped weights stay those of rank 0")
-def equal_models(train: Train) -> None:
+def equal_models(train: Function) -> None:
     for setting in _SETTINGS:
         seen = _seen(train, setting)
         for key in (*_NEVER_TRAINED, *seen[0].after):  # the start shows best where nothing is trained
@@ -233,7 +232,7 @@ def equal_models(train: Train) -> None:
 
 
 @case("losses and weights are those of one process that takes the whole batches with plain SGD")
-def equals_one_process(train: Train) -> None:
+def equals_one_process(train: Function) -> None:
     seen = {setting: _seen(train, setting) for setting in _SETTINGS}
 
     @cache

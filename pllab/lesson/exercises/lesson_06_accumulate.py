@@ -4,22 +4,21 @@ The loss notes when it is computed and when its backward begins, and how many me
 launch runs several numbers of micro-batches.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from pllab.comm import record_messages
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import Attempt, Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import close, told
 from pllab.lesson.mistakes import Mistake, compare
 
 LossOf = Callable[[torch.Tensor], torch.Tensor]
-Accumulate = Callable[[nn.Module, LossOf, list[torch.Tensor]], Any]
 
 _SIZE = 2
 _PLAN = ((_SIZE, 1),)
@@ -45,9 +44,7 @@ class Seen:
 
 
 @until_one_fails
-def accumulate_on_ranks(
-    watch: Watch, rank: int, world_size: int, accumulate: Accumulate
-) -> Iterator[tuple[str, Attempt]]:
+def accumulate_on_ranks(watch: Watch, rank: int, world_size: int, accumulate: Function) -> Calls:
     """On every rank: a call for each number of micro-batches."""
     for number in _NUMBERS:
         model, data = _given(number, world_size)
@@ -94,12 +91,12 @@ def _gradients(number: int, size: int, micro_batches: slice = slice(None)) -> li
     return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
 
 
-def _attempts(accumulate: Accumulate, number: int, size: int = _SIZE) -> list[Attempt]:
+def _attempts(accumulate: Function, number: int, size: int = _SIZE) -> list[Attempt]:
     return seen_in_call(accumulate_on_ranks, accumulate, _PLAN, size, _in_words(number))
 
 
 @case("each micro-batch runs forward and backward before the next")
-def one_graph_at_a_time(accumulate: Accumulate) -> None:
+def one_graph_at_a_time(accumulate: Function) -> None:
     for number in _NUMBERS:
         wanted = [(kind, each) for each in range(number) for kind in ("forward", "backward")]
         for one in _attempts(accumulate, number):
@@ -116,7 +113,7 @@ def one_graph_at_a_time(accumulate: Accumulate) -> None:
 
 
 @case("one set of messages, none before the last backward")
-def one_set_of_messages(accumulate: Accumulate) -> None:
+def one_set_of_messages(accumulate: Function) -> None:
     for number in _NUMBERS:
         gradients = _gradients(number, _SIZE)
         num_bytes = sum(gradient.nbytes for gradient in gradients)
@@ -138,7 +135,7 @@ def one_set_of_messages(accumulate: Accumulate) -> None:
 
 
 @case("the gradient equals that of one process with all the data")
-def equals_one_process(accumulate: Accumulate) -> None:
+def equals_one_process(accumulate: Function) -> None:
     only_last = Mistake(
         "only_last",
         "It contains only the last micro-batch: the earlier gradients were thrown away.",

@@ -6,20 +6,18 @@ was seen.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import close, told
 from pllab.lesson.mistakes import Mistake, compare, retold
-
-AverageFlat = Callable[[nn.Module], Any]
 
 _SIZE = 2
 _PLAN = ((_SIZE, 1),)
@@ -79,9 +77,7 @@ _LAYOUTS = {"many shapes": _MIXED, "drawn at random": _drawn(), "short types": _
 
 
 @until_one_fails
-def average_on_ranks(
-    watch: Watch, rank: int, world_size: int, average_flat: AverageFlat
-) -> Iterator[tuple[str, Attempt]]:
+def average_on_ranks(watch: Watch, rank: int, world_size: int, average_flat: Function) -> Calls:
     """On every rank: a call for each model, or for the first one in a world of one; the value is the gradients."""
     for name, layout in list(_LAYOUTS.items())[: None if world_size > 1 else 1]:
         model = nn.Module()
@@ -95,9 +91,9 @@ def average_on_ranks(
 
 
 def _gradient(one: _Parameter, rank: int) -> torch.Tensor:
-    """Numbers such as 312.0: rank 1 adds 7 to them, and float64 has digits that float32 cannot hold."""
+    """Numbers such as 312: rank 1 adds 7 to them; float64 and float32 have digits that the next smaller type loses."""
     places = torch.arange(float(torch.Size(one.shape).numel()), dtype=one.dtype)
-    digits = 1e-7 if one.dtype == torch.float64 else 0.0
+    digits = {torch.float64: 1e-7, torch.float32: 2.0**-4}.get(one.dtype, 0.0)
     gradient = (100 * one.number + places * (1 + digits) + (7 + digits) * rank).reshape(one.shape)
     if one.name == "transposed":
         gradient = gradient.T.contiguous().T
@@ -105,7 +101,7 @@ def _gradient(one: _Parameter, rank: int) -> torch.Tensor:
 
 
 def _compare(
-    average_flat: AverageFlat,
+    average_flat: Function,
     parameters: Callable[[_Parameter], bool],
     mistakes: Sequence[Mistake],
     *,
@@ -132,7 +128,7 @@ def _mean(one: _Parameter, _: int, size: int, factor: int = 1) -> torch.Tensor |
 
 
 @case("every gradient is the mean over the ranks, in its own parameter")
-def in_place(average_flat: AverageFlat) -> None:
+def in_place(average_flat: Function) -> None:
     mistakes = [
         Mistake(
             "sum", "That is the sum over the ranks; divide by world_size().", like=partial(_mean, size=2, factor=2)
@@ -153,7 +149,7 @@ def in_place(average_flat: AverageFlat) -> None:
 
 
 @case("float64 gradients keep their precision")
-def keeps_digits(average_flat: AverageFlat) -> None:
+def keeps_digits(average_flat: Function) -> None:
     short = Mistake(
         "dtype_lost",
         "That is nearly right: it travelled in a smaller type. Give each data type a separate flat tensor.",
@@ -163,7 +159,7 @@ def keeps_digits(average_flat: AverageFlat) -> None:
 
 
 @case("frozen and unused parameters keep grad None")
-def leaves_none(average_flat: AverageFlat) -> None:
+def leaves_none(average_flat: Function) -> None:
     filled = Mistake(
         "none_filled",
         "Leave None alone: where a gradient is zeros, an optimizer goes on with momentum and weight decay.",
@@ -172,7 +168,7 @@ def leaves_none(average_flat: AverageFlat) -> None:
 
 
 @case("the ledger has at most one message per data type")
-def few_messages(average_flat: AverageFlat) -> None:
+def few_messages(average_flat: Function) -> None:
     for name, layout in _LAYOUTS.items():
         num_dtypes = len({one.dtype for one in layout if one.has_gradient})
         sent = seen_in_call(average_on_ranks, average_flat, _PLAN, _SIZE, name)[0].messages if num_dtypes else ()
@@ -185,7 +181,7 @@ def few_messages(average_flat: AverageFlat) -> None:
 
 
 @case("a model without any gradient sends nothing")
-def nothing(average_flat: AverageFlat) -> None:
+def nothing(average_flat: Function) -> None:
     with retold("nothing_to_send", "There is nothing to lay side by side.", of="raised"):
         seen = seen_in_call(average_on_ranks, average_flat, _PLAN, _SIZE, "no gradient")
     if sent := seen[0].messages:

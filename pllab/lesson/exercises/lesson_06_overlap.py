@@ -16,14 +16,13 @@ import torch
 from torch import nn
 
 from pllab.comm import Ledger, barrier, record_messages
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.lesson_06_models import PLACES, WIDTH, Branches, Chain, nothing
 from pllab.lesson.exercises.ranks import Attempt, Watch, appear
 from pllab.lesson.exercises.tensors import close, told
 from pllab.lesson.mistakes import Mistake, compare
 
-Install = Callable[[nn.Module], Any]
 Gradients = dict[str, torch.Tensor]
 
 _SIZE = 2
@@ -47,12 +46,12 @@ class Seen:
     left_early: bool = False
 
 
-def train_on_ranks(watch: Watch, rank: int, world_size: int, install: Install) -> dict[str, Attempt]:
+def train_on_ranks(watch: Watch, rank: int, world_size: int, install: Function) -> dict[str, Attempt]:
     """On every rank: all steps, or one step of the chain in a world of one."""
     return {"all models": watch.attempt(_all_steps, watch.folder, rank, world_size, install)}
 
 
-def _all_steps(folder: Path, rank: int, world_size: int, install: Install) -> Seen:
+def _all_steps(folder: Path, rank: int, world_size: int, install: Function) -> Seen:
     seen = Seen()
     chain, wait = _installed(Chain, install, seen)
     if not seen.returns_function:
@@ -80,7 +79,7 @@ def _all_steps(folder: Path, rank: int, world_size: int, install: Install) -> Se
     return seen
 
 
-def _branch_steps(folder: Path, rank: int, install: Install, seen: Seen) -> None:
+def _branch_steps(folder: Path, rank: int, install: Function, seen: Seen) -> None:
     """A step in which a parameter is unused, with each place it can have; then one in which it is used."""
     models = {}
     for step, place in enumerate(PLACES):
@@ -95,7 +94,7 @@ def _branch_steps(folder: Path, rank: int, install: Install, seen: Seen) -> None
         seen.got[f"unused {place}, but not now"] = _step(rank, branches, wait, step=step)
 
 
-def _installed(make: Callable[[], nn.Module], install: Install, seen: Seen) -> tuple[Any, Any]:
+def _installed(make: Callable[[], nn.Module], install: Function, seen: Seen) -> tuple[Any, Any]:
     torch.manual_seed(3)
     model = make()
     wait = install(model)
@@ -181,7 +180,7 @@ def _all_parts() -> dict[str, list[Gradients]]:
     return parts
 
 
-def _seen(install: Install, size: int = _SIZE) -> list[Seen]:
+def _seen(install: Function, size: int = _SIZE) -> list[Seen]:
     """What the ranks saw, unless one waited in its backward: then the run ended there."""
     seen: list[Seen] = [one.value for one in seen_in_call(train_on_ranks, install, _PLAN, size, "all models")]
     if any(one.blocked for one in seen):
@@ -194,7 +193,7 @@ def _seen(install: Install, size: int = _SIZE) -> list[Seen]:
 
 
 @case("a message is under way before the last gradient exists")
-def starts_in_backward(install: Install) -> None:
+def starts_in_backward(install: Function) -> None:
     for one in _seen(install):
         if not one.returns_function:
             raise Wrong(
@@ -226,13 +225,13 @@ def starts_in_backward(install: Install) -> None:
 
 
 @case("backward does not wait for the other rank, and wait() does")
-def really_waits(install: Install) -> None:
+def really_waits(install: Function) -> None:
     """Whoever leaves a message without waiting for it is refused before this."""
     if _seen(install)[1].left_early:
         raise Wrong("wrong", "wait() came back on rank 0 before rank 1 had sent anything; right is to wait for it.")
 
 
-def _compare(install: Install, steps: str, mistakes: Callable[..., list[Mistake]], size: int = _SIZE) -> None:
+def _compare(install: Function, steps: str, mistakes: Callable[..., list[Mistake]], size: int = _SIZE) -> None:
     """Compare the gradients after those steps whose names begin so; `mistakes` is given the gradients of each rank."""
     seen, parts = [one.got for one in _seen(install, size)], _all_parts()
     compare(
@@ -253,7 +252,7 @@ def _compare(install: Install, steps: str, mistakes: Callable[..., list[Mistake]
 
 
 @case("after wait() the gradients are the mean over the ranks, step after step")
-def two_steps(install: Install) -> None:
+def two_steps(install: Function) -> None:
     half = "That is half of it, which is right only on two ranks. Ask world_size()."
     _compare(install, "chain", lambda _: [])
     _compare(
@@ -265,7 +264,7 @@ def two_steps(install: Install) -> None:
 
 
 @case("messages pair up even if gradients arrive in another order on each rank and a parameter gets none")
-def same_order(install: Install) -> None:
+def same_order(install: Function) -> None:
     _compare(install, "unused", _order_mistakes)
 
 

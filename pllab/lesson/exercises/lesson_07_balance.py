@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, combinations, pairwise
 from typing import Any, NamedTuple
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, compare, must_refuse, retold
 
-Balance = Callable[[list[float], int], Any]
 Question = tuple[list[float], int]
 
 # The lesson's own example, and two traps for a greedy filling.
@@ -115,7 +114,7 @@ _MISTAKES = (
 )
 
 
-def _judge(balance: Balance, questions: Sequence[Question], mistakes: Sequence[Mistake] = ()) -> None:
+def _judge(balance: Function, questions: Sequence[Question], mistakes: Sequence[Mistake] = ()) -> None:
     with retold("refused", "There are enough layers for that.", of="raised", known_by="raised ValueError"):
         compare(
             balance,
@@ -129,22 +128,22 @@ def _judge(balance: Balance, questions: Sequence[Question], mistakes: Sequence[M
 
 
 @case("each stage has a layer, each layer has a stage, and the slowest stage is as fast as it can be (all cuts tried)")
-def optimal(balance: Balance) -> None:
+def optimal(balance: Function) -> None:
     _judge(balance, _KNOWN + _drawn(), _MISTAKES)
 
 
 @case("costs in millionths, or a billion times as large, are cut just as well")
-def any_unit(balance: Balance) -> None:
+def any_unit(balance: Function) -> None:
     factors = (1e-12, 1e-6, 1e9)
     with retold("unit", "The same cut was right in another unit: look for a fixed limit or tolerance."):
         _judge(balance, [([cost * factor for cost in costs], p) for costs, p in _KNOWN for factor in factors])
 
 
 @case("one stage, as many stages as layers, and costs of zero")
-def edges(balance: Balance) -> None:
+def edges(balance: Function) -> None:
     _judge(balance, [([float(cost) for cost in costs], p) for costs, p in _EDGES])
 
 
 @case("more stages than layers raise a ValueError")
-def too_many(balance: Balance) -> None:
+def too_many(balance: Function) -> None:
     must_refuse(lambda: balance([1.0, 2.0], 3), "2 layers and 3 stages", "too_many")

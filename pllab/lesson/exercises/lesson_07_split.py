@@ -7,18 +7,17 @@ other has no device of its own. The stages of an answer are read as device and l
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 from typing import Any
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercise import Asked, Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, compare
 from pllab.pipeline import WithDevice
 
-Split = Callable[[nn.Sequential], Any]
 Stages = list[tuple[str, list[int]]]  # device and layer numbers of each stage
 
 _SAME = "the same ReLU"  # one object, however often it stands in the chain
@@ -150,7 +149,7 @@ def again(split: Asked) -> None:
     _compare(split, _chain("010"), _chain("010", bare=(1,)), _chain("10-10"), _chain("10-10", bare=(1, 3)), *_drawn())
 
 
-def stages_of(split: Split, chain: str) -> Stages:
+def stages_of(split: Function, chain: str) -> Stages:
     """In the process of the function: the device of each stage, and the numbers of its layers."""
     same, bare, layers = nn.ReLU(), [], []
     for kind, _, lane in (layer.partition(" on ") for layer in chain.split(", ")):

@@ -11,10 +11,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercise import Asked, Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, compare
 
-Tie = Callable[[nn.Parameter, nn.Parameter], Any]
 Question = tuple[float | None, float | None, str]  # the gradients of both copies, and their type
 
 _VOCABULARY, _WIDTH, _STEPS, _RATE = 6, 4, 3, 0.5
@@ -33,7 +32,7 @@ class Copy(NamedTuple):
     grad_after: torch.Tensor | None
 
 
-def tied(tie: Tie, first_grad: float | None, last_grad: float | None, dtype: str) -> list[Copy]:
+def tied(tie: Function, first_grad: float | None, last_grad: float | None, dtype: str) -> list[Copy]:
     """In the process of the function: both copies after a call with these gradients."""
     copies = [nn.Parameter(_start().to(getattr(torch, dtype))) for _ in range(2)]
     for copy, grad in zip(copies, (first_grad, last_grad), strict=True):
@@ -120,7 +119,7 @@ def other_types(tie: Asked) -> None:
     _compare(tie, _OTHER_TYPES, hint_id="lost_digits")
 
 
-def trained(tie: Tie) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def trained(tie: Function) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """In the process of the function: both copies after each step of training."""
     first, last = nn.Parameter(_start()), nn.Parameter(_start())
     seen = []

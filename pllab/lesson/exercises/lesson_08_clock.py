@@ -7,16 +7,13 @@ there, and as few ticks as possible. The rules are checked on the cells; no othe
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import islice, product
 from operator import index
 from random import Random
-from typing import Any
 
 from pllab.lesson.encoding import Drawn
-from pllab.lesson.exercise import Case, Wrong
+from pllab.lesson.exercise import Function, Wrong, case
 
-ClockCycles = Callable[[int, int], Any]
 Pair = tuple[int, int]
 Ticks = list[list[Pair]]
 Rule = Callable[[Ticks, int, int], None]
@@ -32,7 +29,7 @@ _ONE_STAGE = [(4, 1), (1, 1), (120, 1)]
 _ENDLESS = ("endless", "Your clock never stops: a loop that counts ticks needs an end, m + p - 1 ticks.")
 
 
-def _ticks(clock_cycles: ClockCycles, m: int, p: int) -> Ticks:
+def _ticks(clock_cycles: Function, m: int, p: int) -> Ticks:
     """The ticks as lists of pairs, each as it came; a clock that runs on is cut and refused."""
     given = clock_cycles(m, p)
     asked = f"For m = {m} and p = {p}"
@@ -113,26 +110,41 @@ def _as_few_as_possible(ticks: Ticks, m: int, p: int) -> None:
         )
 
 
-def _judge(shapes: Sequence[Pair], rules: Sequence[Rule], clock_cycles: ClockCycles) -> None:
+_RULES = (_every_pair_once, _one_at_a_time, _after_the_stage_before, _as_few_as_possible)
+
+
+def _judge(shapes: Sequence[Pair], rules: Sequence[Rule], clock_cycles: Function) -> None:
     for m, p in shapes:
         ticks = _ticks(clock_cycles, m, p)
         for rule in rules:
             rule(ticks, m, p)
 
 
-# What every clock keeps to: the claim as a student reads it, and who judges.
-_RULES: dict[str, Rule] = {
-    "every micro-batch passes every stage once": _every_pair_once,
-    "a stage works on one micro-batch in a tick": _one_at_a_time,
-    "no stage uses a result before it is there": _after_the_stage_before,
-    "the clock ticks m + p - 1 times, and no tick is empty": _as_few_as_possible,
-}
-_EDGES = {"fewer micro-batches than stages": _FEW, "one stage": _ONE_STAGE}
+@case("every micro-batch passes every stage once", on_hang=_ENDLESS)
+def every_pair(clock_cycles: Function) -> None:
+    _judge(_SHAPES, [_every_pair_once], clock_cycles)
 
-CASES = (
-    *(Case(claim, partial(_judge, _SHAPES, [rule]), _ENDLESS) for claim, rule in _RULES.items()),
-    *(
-        Case(f"all of this holds for {edge}", partial(_judge, shapes, [*_RULES.values()]), _ENDLESS)
-        for edge, shapes in _EDGES.items()
-    ),
-)
+
+@case("a stage works on one micro-batch in a tick", on_hang=_ENDLESS)
+def one_at_a_time(clock_cycles: Function) -> None:
+    _judge(_SHAPES, [_one_at_a_time], clock_cycles)
+
+
+@case("no stage uses a result before it is there", on_hang=_ENDLESS)
+def in_order(clock_cycles: Function) -> None:
+    _judge(_SHAPES, [_after_the_stage_before], clock_cycles)
+
+
+@case("the clock ticks m + p - 1 times, and no tick is empty", on_hang=_ENDLESS)
+def few_ticks(clock_cycles: Function) -> None:
+    _judge(_SHAPES, [_as_few_as_possible], clock_cycles)
+
+
+@case("all of this holds for fewer micro-batches than stages", on_hang=_ENDLESS)
+def fewer_than_stages(clock_cycles: Function) -> None:
+    _judge(_FEW, _RULES, clock_cycles)
+
+
+@case("all of this holds for one stage", on_hang=_ENDLESS)
+def one_stage(clock_cycles: Function) -> None:
+    _judge(_ONE_STAGE, _RULES, clock_cycles)

@@ -14,11 +14,10 @@ from typing import Any
 
 import torch
 
-from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercise import Asked, Function, Wrong, case
 from pllab.lesson.exercises import lesson_09_bench as bench
 from pllab.pipeline import Workers, clock_cycles, create_workers
 
-Compute = Callable[..., Any]
 Schedule = list[tuple[int, int]]
 Stage = Callable[[torch.Tensor], torch.Tensor]
 
@@ -28,7 +27,7 @@ _ORDERS: list[Schedule] = [[(1, 0), (0, 1)], [(0, 1), (1, 0)]]
 
 @contextmanager
 def _on_workers(
-    compute: Compute, stages: Sequence[Stage], are_held: bool = False
+    compute: Function, stages: Sequence[Stage], are_held: bool = False
 ) -> Iterator[tuple[Callable[..., None], Workers]]:
     """In the process of the function: a cycle, to be called with batches and a schedule, and the workers it uses."""
     devices = [torch.device("cpu", j) for j in range(len(stages))]
@@ -71,7 +70,7 @@ def results(compute: Asked) -> None:
                 _judge_cycle(*cycle)
 
 
-def clocked(compute: Compute, num_batches: int, num_stages: int, num_cycles: int) -> list[tuple[Any, ...]]:
+def clocked(compute: Function, num_batches: int, num_stages: int, num_cycles: int) -> list[tuple[Any, ...]]:
     """In the process of the function: of each cycle its pairs, the pairs that stages ran, and the batches after it.
 
     Stage 0 turns batch i into i + 10, stage 1 that into i + 110, a row longer; each notes the pair it was given.
@@ -79,10 +78,10 @@ def clocked(compute: Compute, num_batches: int, num_stages: int, num_cycles: int
     chance, seen, cycles = Random(10 * num_batches + num_stages), Schedule(), []
 
     def stage(number: int, x: torch.Tensor) -> torch.Tensor:
-        seen.append((int(x[0]) % 10, number))
+        seen.append((int(x[0].item()) % 10, number))
         return torch.cat([x, x[:1]]) + 10.0 ** (number + 1)
 
-    batches: list[Any] = [torch.full((1 + i % 2,), float(i)) for i in range(num_batches)]
+    batches: list[Any] = [torch.full((1 + i % 2,), float(i), requires_grad=True) for i in range(num_batches)]
     with _on_workers(compute, [partial(stage, j) for j in range(num_stages)], are_held=True) as (run, _):
         for cycle in list(clock_cycles(num_batches, num_stages))[:num_cycles]:
             schedule = chance.sample(cycle, len(cycle))
@@ -103,6 +102,8 @@ def _judge_cycle(schedule: Schedule, seen: Schedule, batches: Sequence[Any]) -> 
     for i, j in schedule:
         right = torch.full((2 + i % 2 + j,), i + sum(10.0 ** (k + 1) for k in range(j + 1)))
         _judge_batch("wrong", f"After the cycle {schedule} batches[{i}] is", batches[i], right)
+        if not batches[i].requires_grad:
+            raise Wrong("wrong", f"After the cycle {schedule} batches[{i}] has lost its graph; keep the whole result.")
 
 
 def _judge_batch(hint_id: str, asked: str, got: Any, right: torch.Tensor) -> None:
@@ -116,7 +117,7 @@ def on_workers(compute: Asked) -> None:
         bench.judge_threads(num_started, ran)
 
 
-def places_of_stages(compute: Compute) -> list[tuple[int, list[tuple[str, int, int]]]]:
+def places_of_stages(compute: Function) -> list[tuple[int, list[tuple[str, int, int]]]]:
     """In the process of the function: for each cycle how many threads it started, and where each stage ran."""
     caller, ran, cycles = threading.current_thread(), list[tuple[str, int, int]](), []
 
@@ -143,7 +144,7 @@ def together(compute: Asked) -> None:
         )
 
 
-def meets(compute: Compute, meeting_s: float) -> bool:
+def meets(compute: Function, meeting_s: float) -> bool:
     """In the process of the function: whether the stages met in each of three cycles."""
     meeting, have_met = threading.Barrier(2), list[bool]()
 
@@ -171,7 +172,7 @@ def exception(compute: Asked) -> None:
                 _judge_batch("stale_result", asked, failed.next[i], torch.tensor([right]))
 
 
-def failed_and_gone_on(compute: Compute, failing: int, schedule: Schedule) -> bench.Failed:
+def failed_and_gone_on(compute: Function, failing: int, schedule: Schedule) -> bench.Failed:
     """In the process of the function: a cycle in which one stage fails and the other is late, and the one after it."""
     is_over = threading.Event()
 

@@ -4,16 +4,14 @@ That the graph is cut is seen where it must end: the double of `loss_of` walks t
 looks for weights of the first stage. No worker is needed, so none is there.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercise import Asked, Function, Wrong, case
 from pllab.lesson.exercises.lesson_09_bench import Gradients, judge_gradients, judge_loss
-
-CutStep = Callable[..., Any]
 
 
 class Ran(NamedTuple):
@@ -73,7 +71,7 @@ def gradients(cut_step: Asked) -> None:
         judge_loss(asked, ran.loss, loss.item())
 
 
-def ran_cut(cut_step: CutStep, num_rows: int, width: int, change: str = "none") -> Ran:
+def ran_cut(cut_step: Function, num_rows: int, width: int, change: str = "none") -> Ran:
     """In the process of the function: one step."""
     first, second, x, targets = _made(num_rows, width, change)
     leaves: set[int] = set()

@@ -4,18 +4,16 @@ A method as in the course, `forward(self, x)` with the rest on `self`, is taken 
 clock cycle in place, and refuses a cycle that is not the next one of the clock.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Asked, Wrong, case, inside_once
+from pllab.lesson.exercise import Asked, Function, Wrong, case, inside_once
 from pllab.lesson.exercises.lesson_09_bench import Gradients, call_as_written, judge_gradients
 from pllab.lesson.exercises.tensors import difference, told
 from pllab.pipeline import clock_cycles
-
-Forward = Callable[..., Any]
 
 # Rows of the batch, split_size, number of stages. The first one tells a size from a count: 4 pieces or 2.
 _SHAPES = [(7, 2, 2), *((rows, size, stages) for rows in range(1, 8) for size in (1, 3, 8) for stages in (1, 2, 3))]
@@ -100,7 +98,7 @@ class _Clock:
             batches[i] = self._model[j](batches[i])
 
 
-def ran_forward(forward: Forward, num_rows: int, split_size: int, num_stages: int) -> tuple[Any, Gradients]:
+def ran_forward(forward: Function, num_rows: int, split_size: int, num_stages: int) -> tuple[Any, Gradients]:
     """In the process of the function: the output of one batch, and its gradients if it has a graph."""
     model, x = _model_and_batch(num_rows, num_stages)
     clock, output = _Clock(model, x, split_size), None

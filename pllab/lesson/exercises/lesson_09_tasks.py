@@ -1,14 +1,11 @@
 """The cases of exercise 09.1: `make_tasks(batches, schedule, partitions)` returns one task per pair."""
 
-from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any
 
-from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercise import Asked, Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, compare
 
-MakeTasks = Callable[[list[str], list[tuple[int, int]], list[Callable[[str], str]]], Any]
 Schedule = list[tuple[int, int]]
 
 # Cycles of a clock, sorted by stage or not, with one pair, with many, with none.
@@ -54,7 +51,7 @@ def late_workers(make_tasks: Asked) -> None:
     )
 
 
-def computed_late(make_tasks: MakeTasks, schedule: Schedule) -> list[str]:
+def computed_late(make_tasks: Function, schedule: Schedule) -> list[str]:
     """In the process of the function: what each task computes, once all are made; the last one runs first.
 
     The stages only say what they did: stage 1 of batch 2 is the text `stage1(batch2)`.

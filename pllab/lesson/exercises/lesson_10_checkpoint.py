@@ -12,10 +12,9 @@ import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercise import Asked, Function, Wrong, case
 from pllab.lesson.exercises.tensors import difference, told
 
-Checkpointed = Callable[[nn.Module, torch.Tensor], Any]
 Tensors = dict[str, torch.Tensor | None]
 
 _WIDTH = 6
@@ -103,7 +102,7 @@ class Run(NamedTuple):
     state: torch.Tensor
 
 
-def went_through(checkpointed: Checkpointed, where: str, goes_back: bool = True) -> Run:
+def went_through(checkpointed: Function, where: str, goes_back: bool = True) -> Run:
     """In the process of the function: forward of all micro-batches through all stages, then their backwards."""
     stages, order, inputs, learns = _SETTINGS[where]()
     torch.manual_seed(7)
@@ -181,7 +180,7 @@ def keeps_little(checkpointed: Asked) -> None:
     checkpointed.inside(look_at_memory)
 
 
-def look_at_memory(checkpointed: Checkpointed) -> None:
+def look_at_memory(checkpointed: Function) -> None:
     """In the process of the function: what autograd keeps, and what else is alive after the forward."""
     (stage,), (x,) = _dropping(1), _inputs_of(1)
     x.requires_grad_()

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Asked, Wrong, case, inside_once
+from pllab.lesson.exercise import Asked, Function, Wrong, case, inside_once
 from pllab.lesson.exercises.tensors import close
 from pllab.lesson.mistakes import Mistake, compare
 from pllab.pipeline.saved_bytes import live_saved_bytes
 from pllab.schedule import Action, Held, gpipe, one_f_one_b
 
-RunRow = Callable[..., Any]
 Row = Sequence[Action]
 Gradients = list[torch.Tensor | None]
 
@@ -117,7 +116,7 @@ class Ran(NamedTuple):
     peak_bytes: int
 
 
-def ran_row(run_row: RunRow, where: str) -> Ran:
+def ran_row(run_row: Function, where: str) -> Ran:
     """In the process of the function: one row of a fresh stage."""
     row, stage = _ROW_OF[where], _Stage()
     with live_saved_bytes([stage]) as saved:

@@ -4,17 +4,15 @@ Any rows pass that are legal, hold no more than 1F1B and take no longer than GPi
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-from pllab.lesson.exercise import case
+from pllab.lesson.exercise import Function, case
 from pllab.lesson.exercises.rows import judge_actions, judge_order, read_schedule
 from pllab.lesson.mistakes import Mistake, compare
 from pllab.schedule import Action, Kind, Schedule, gpipe, peak_in_flight
 from pllab.simulate import Costs, simulate
 
-OneFOneB = Callable[[int, int], Any]
 Shapes = Sequence[tuple[int, int]]
 
 # Stages and micro-batches: a few where swapped numbers show, and a few drawn at random under a fixed seed.
@@ -26,13 +24,13 @@ _EQUAL, _LONGER_BACKWARD = Costs(1.0, 0.5, 0.5), Costs(1.0, 1.0, 1.0)
 _read = partial(read_schedule, row_is_stage=True)
 
 
-def _judge_actions(one_f_one_b: OneFOneB, shapes: Shapes) -> None:
+def _judge_actions(one_f_one_b: Function, shapes: Shapes) -> None:
     for p, m in shapes:
         right = [[Action(stage, kind, i) for kind in (Kind.F, Kind.B) for i in range(m)] for stage in range(p)]
         judge_actions(_read(one_f_one_b(p, m)).rows, right, f"For p = {p} and m = {m}")
 
 
-def _judge_order(one_f_one_b: OneFOneB, shapes: Shapes) -> None:
+def _judge_order(one_f_one_b: Function, shapes: Shapes) -> None:
     for p, m in shapes:
         judge_order(_read(one_f_one_b(p, m)), f"For p = {p} and m = {m}")
 
@@ -56,7 +54,7 @@ _HOLDS_TOO_MANY = (
 )
 
 
-def _judge_memory(one_f_one_b: OneFOneB, shapes: Shapes) -> None:
+def _judge_memory(one_f_one_b: Function, shapes: Shapes) -> None:
     compare(
         one_f_one_b,
         shapes,
@@ -82,7 +80,7 @@ def _goes_back_in_another_order(schedule: Schedule, *_: int) -> bool:
     )
 
 
-def _judge_time(one_f_one_b: OneFOneB, shapes: Shapes) -> None:
+def _judge_time(one_f_one_b: Function, shapes: Shapes) -> None:
     other_order = "A stage's backwards have another order than its forwards, so a micro-batch waits needlessly."
     compare(
         one_f_one_b,
@@ -97,36 +95,36 @@ def _judge_time(one_f_one_b: OneFOneB, shapes: Shapes) -> None:
     )
 
 
-def _judge_all(one_f_one_b: OneFOneB, shapes: Shapes) -> None:
+def _judge_all(one_f_one_b: Function, shapes: Shapes) -> None:
     for judge in (_judge_actions, _judge_order, _judge_memory, _judge_time):
         judge(one_f_one_b, shapes)
 
 
 @case("there is a row for each stage, with every forward and every backward once")
-def complete(one_f_one_b: OneFOneB) -> None:
+def complete(one_f_one_b: Function) -> None:
     _judge_actions(one_f_one_b, _SHAPES)
 
 
 @case("the rows can run: no stages wait for each other in a circle")
-def can_run(one_f_one_b: OneFOneB) -> None:
+def can_run(one_f_one_b: Function) -> None:
     _judge_order(one_f_one_b, _SHAPES)
 
 
 @case("stage s holds at most min(m, p - s) micro-batches")
-def holds_few(one_f_one_b: OneFOneB) -> None:
+def holds_few(one_f_one_b: Function) -> None:
     _judge_memory(one_f_one_b, _SHAPES)
 
 
 @case("a step takes no longer than GPipe's")
-def as_quick(one_f_one_b: OneFOneB) -> None:
+def as_quick(one_f_one_b: Function) -> None:
     _judge_time(one_f_one_b, _SHAPES)
 
 
 @case("all of this holds for fewer micro-batches than stages")
-def fewer_than_stages(one_f_one_b: OneFOneB) -> None:
+def fewer_than_stages(one_f_one_b: Function) -> None:
     _judge_all(one_f_one_b, [(4, 2), (5, 1), (8, 3), (3, 2), (9, 8)])
 
 
 @case("all of this holds for one stage")
-def one_stage(one_f_one_b: OneFOneB) -> None:
+def one_stage(one_f_one_b: Function) -> None:
     _judge_all(one_f_one_b, [(1, 3), (1, 1), (1, 12)])

@@ -5,17 +5,17 @@ gradients among its results; the gradients are held against autograd's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pllab.lesson.exercise import Asked, Wrong, case, inside_once
+from pllab.lesson.exercise import Asked, Function, Wrong, case, inside_once
 from pllab.lesson.exercises.tensors import close
 from pllab.lesson.mistakes import Mistake, compare
 
-Halves = Callable[[list[torch.Tensor], list[torch.Tensor], torch.Tensor], Any]
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"})
 # Widths of the layers from the input to the output, and the number of rows, which is none of them.
 _SHAPES = [((5, 3), 7), ((4, 6, 3), 7), ((3, 5, 4, 2), 9), ((4, 4, 4), 2), ((2, 1, 6, 3, 5, 4), 8), ((3, 2), 1)]
@@ -50,6 +50,10 @@ class _Watched(TorchDispatchMode):
         self.products = 0
         self.made: list[torch.Tensor] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and torch would import its compiler to say so, which takes seconds
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.products += func.overloadpacket.__name__ in _PRODUCTS
         result = func(*args, **(kwargs or {}))
@@ -68,21 +72,24 @@ class Seen(NamedTuple):
     later_products: int = 0
 
 
-def seen_halves(halves: Halves, widths: Sequence[int], rows: int, with_second: bool = False) -> Seen:
+def seen_halves(halves: Function, widths: Sequence[int], rows: int, with_second: bool = False) -> Seen:
     """In the process of the function: the first half, and the second one if it is asked for."""
     chain = _Chain(widths, rows)
-    first, weight_half = _run_first(halves, chain)
+    first, weight_half, refuse_changes = _run_first(halves, chain)
     if not with_second:
         return first
     with _Watched(chain) as watched:
         later = _gradients(weight_half())
+    refuse_changes()
     return first._replace(later=later, later_products=watched.products)
 
 
-def _run_first(halves: Halves, chain: _Chain) -> tuple[Seen, Callable[[], Any]]:
-    given = chain.grad.clone()
+def _run_first(halves: Function, chain: _Chain) -> tuple[Seen, Callable[[], Any], Callable[[], None]]:
+    """What the first half did, the second half, and what refuses changes of what was given or returned."""
+    inputs, weights, grad = given = list(chain.inputs), list(chain.weights), chain.grad
+    before = deepcopy(given)
     with _Watched(chain) as watched:
-        answer = halves(list(chain.inputs), list(chain.weights), given)
+        answer = halves(*given)
     is_pair = isinstance(answer, tuple | list) and len(answer) == 2
     if not (is_pair and torch.is_tensor(answer[0]) and callable(answer[1])):
         kinds = [type(one).__name__ for one in (answer if is_pair else [answer])]
@@ -91,9 +98,18 @@ def _run_first(halves: Halves, chain: _Chain) -> tuple[Seen, Callable[[], Any]]:
             f"Your function returned {' and '.join(kinds)}; return the gradient of the input, a tensor, and a function "
             "without arguments that computes those of the weights when you call it.",
         )
-    if not torch.equal(given, chain.grad):
-        raise Wrong("overwritten", "Your function changes the gradient it was given; the stage above may still use it.")
-    return Seen(answer[0], watched.made, watched.products), answer[1]
+    returned = answer[0].clone()
+
+    def refuse_changes() -> None:
+        now, then = [*inputs, *weights, grad, answer[0]], [*before[0], *before[1], before[2], returned]
+        if len(now) != len(then) or not all(map(torch.equal, now, then)):
+            text = (
+                "Your function changes a list or a tensor that it was given or has returned; others may still use it."
+            )
+            raise Wrong("overwritten", text)
+
+    refuse_changes()
+    return Seen(answer[0], watched.made, watched.products), answer[1], refuse_changes
 
 
 def _gradients(answer: Any) -> list[Any]:
@@ -208,7 +224,7 @@ def _several() -> list[_Chain]:
     return [first, _Chain((4, 6, 3), 7, 6, first.weights), _Chain((3, 3), 4, 7), _Chain((4, 6, 3), 5, 8, first.weights)]
 
 
-def several_halves(halves: Halves) -> dict[int, tuple[Any, Any]]:
+def several_halves(halves: Function) -> dict[int, tuple[Any, Any]]:
     """In the process of the function: all first halves, then the second halves in another order.
 
     Of each micro-batch what its second half returned or raised, and the same when all are over.

@@ -5,16 +5,12 @@ Megatron's order where they are slow, and holds no more than it does.
 """
 
 import random
-from collections.abc import Callable
-from typing import Any
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.rows import judge_actions, judge_order, read_schedule
 from pllab.schedule import Action, Kind, Schedule, peak_in_flight, problems
 from pllab.schedule import interleaved as megatrons
 from pllab.simulate import Costs, simulate
-
-Rows = Callable[[int, int, int], Any]
 
 _DRAW = random.Random(11)
 # Ranks, micro-batches, stages per rank; m is a multiple of p. The last ones have one stage a rank, and a single rank.
@@ -30,7 +26,7 @@ def _words(p: int, m: int, v: int) -> str:
 
 
 @case("rank r has the stages r, p + r, 2p + r, ..., and runs every micro-batch forward and back on each, once")
-def complete(rows: Rows) -> None:
+def complete(rows: Function) -> None:
     for p, m, v in _SHAPES:
         schedule = read_schedule(rows(p, m, v))
         # A backward may be split: its I counts as the backward, and the next cases look for its W.
@@ -46,7 +42,7 @@ def complete(rows: Rows) -> None:
 
 
 @case("no ranks wait for each other in a circle")
-def no_circle(rows: Rows) -> None:
+def no_circle(rows: Function) -> None:
     for p, m, v in _SHAPES:
         schedule = read_schedule(rows(p, m, v))
         if not problems(schedule):
@@ -61,7 +57,7 @@ def no_circle(rows: Rows) -> None:
 
 
 @case("free messages: the bubble overhead is (p - 1) / (v m), simulated")
-def short_bubble(rows: Rows) -> None:
+def short_bubble(rows: Function) -> None:
     for p, m, v in _SHAPES:
         schedule = read_schedule(rows(p, m, v))
         for costs, words in ((Costs(2.0, 1.0, 1.0), "as long as"), (Costs(), "twice as long as")):
@@ -73,7 +69,7 @@ def short_bubble(rows: Rows) -> None:
 
 
 @case("slow messages: no longer than the package's order, simulated")
-def slow_messages(rows: Rows) -> None:
+def slow_messages(rows: Function) -> None:
     for p, m, v in _SHAPES:
         schedule = read_schedule(rows(p, m, v))
         for part in (0.25, 1.0):
@@ -88,7 +84,7 @@ def slow_messages(rows: Rows) -> None:
 
 
 @case("no rank holds more than (v + 1) p - 1 micro-batches of a stage")
-def little_memory(rows: Rows) -> None:
+def little_memory(rows: Function) -> None:
     for p, m, v in _SHAPES:
         schedule = read_schedule(rows(p, m, v))
         held, right = list(peak_in_flight(schedule)), min(v * m, (v + 1) * p - 1)

@@ -4,16 +4,12 @@ Any order passes that is legal, holds no more than 1F1B's first rank and takes n
 """
 
 import random
-from collections.abc import Callable
 from itertools import accumulate
-from typing import Any
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.rows import judge_actions, judge_order, read_schedule
 from pllab.schedule import Action, Kind, Schedule, peak_in_flight
 from pllab.simulate import Costs, simulate
-
-Late = Callable[[int, int], Any]
 
 _DRAW = random.Random(11)
 # Ranks and micro-batches, at least as many as ranks; the last two are a single rank.
@@ -28,20 +24,20 @@ def _words(p: int, m: int) -> str:
 
 
 @case("every action comes once, and every backward is split")
-def complete(late: Late) -> None:
+def complete(late: Function) -> None:
     for p, m in _SHAPES:
         right = [[Action(rank, kind, i) for kind in _KINDS for i in range(m)] for rank in range(p)]
         judge_actions(read_schedule(late(p, m)).rows, right, _words(p, m))
 
 
 @case("no W comes before its I, and no ranks wait in a circle")
-def can_run(late: Late) -> None:
+def can_run(late: Function) -> None:
     for p, m in _SHAPES:
         judge_order(read_schedule(late(p, m)), _words(p, m))
 
 
 @case("no rank holds more than p micro-batches")
-def fits(late: Late) -> None:
+def fits(late: Function) -> None:
     for p, m in _SHAPES:
         schedule = read_schedule(late(p, m))
         peaks = peak_in_flight(schedule)
@@ -57,7 +53,7 @@ def fits(late: Late) -> None:
 
 
 @case("a rank idles no more than (p - 1)(F + I - W), simulated")
-def short(late: Late) -> None:
+def short(late: Function) -> None:
     for p, m in _SHAPES:
         schedule = read_schedule(late(p, m))
         for forward, half, weight in _DURATIONS:

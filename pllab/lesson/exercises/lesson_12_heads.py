@@ -4,16 +4,13 @@ The oracle is a box of all columns: part, head, number of the head. Ranks are nu
 """
 
 import operator
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, compare, must_refuse
-
-Columns = Callable[[int, int, int, int], Any]
 
 # World size, heads, numbers of a head; w > 1 and head_dim > 1 first, where orders can be told apart.
 _SIZES = ((2, 4, 3), (3, 6, 2), (2, 2, 4), (4, 4, 1), (1, 3, 2), (4, 12, 5))
@@ -59,13 +56,13 @@ def _columns(answer: Any, *_: int) -> list[int]:
 
 
 @case("every rank has the columns of its heads: queries, keys, values")
-def makes_its_heads(qkv_columns: Columns) -> None:
+def makes_its_heads(qkv_columns: Function) -> None:
     questions = [(rank, *sizes) for sizes in _SIZES for rank in range(sizes[0])]
     compare(qkv_columns, questions, _right, _MISTAKES, asked=_ASKED, read=_columns)
 
 
 @case("heads that the ranks cannot share are refused with a ValueError that names both numbers, on every rank")
-def refuses(qkv_columns: Columns) -> None:
+def refuses(qkv_columns: Function) -> None:
     for rank, size, heads, head_dim in ((rank, *sizes) for sizes in _REFUSED for rank in range(sizes[0])):
         asked = _ASKED.format(rank, size, heads, head_dim)
         why = f" that names {heads} and {size}, because a head cannot be cut"

@@ -4,20 +4,17 @@ PyTorch's own cross-entropy of the whole logits is the oracle, in the process of
 the numbers that a message may carry, so a gather of logits cannot hide in one.
 """
 
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import RANKS, UP_TO_3, Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import RANKS, UP_TO_3, Attempt, Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import NO_GRADIENT, compare_tensors, detached
 from pllab.lesson.mistakes import Mistake
 from pllab.parallel.tensor import bounds
-
-VocabLoss = Callable[[torch.Tensor, torch.Tensor, int], Any]
 
 _SMALL, _LARGE = "ordinary logits", "logits near 1000 and -1000"
 _WORDS = 50  # 17, 17 and 16 over three ranks
@@ -33,7 +30,7 @@ class Seen(NamedTuple):
 
 
 @case("the losses are those of the whole logits, on every rank, in worlds of 1, 2 and 3")
-def losses_equal(vocab_loss: VocabLoss) -> None:
+def losses_equal(vocab_loss: Function) -> None:
     _compare_losses(
         vocab_loss,
         _SMALL,
@@ -52,7 +49,7 @@ def losses_equal(vocab_loss: VocabLoss) -> None:
 
 
 @case("logits near 1000 and -1000 give finite losses, the same as the whole")
-def stable(vocab_loss: VocabLoss) -> None:
+def stable(vocab_loss: Function) -> None:
     told = (
         "exp(1000) is infinite and exp(-1000) is 0. Before exp subtract the token's highest logit over all ranks, "
         "a maximum and no sum, and take the logarithm of the sum alone: the target's exponential may still be 0."
@@ -61,7 +58,7 @@ def stable(vocab_loss: VocabLoss) -> None:
 
 
 @case("the gradient of a rank's logits is its slice of the whole gradient")
-def gradients_equal(vocab_loss: VocabLoss) -> None:
+def gradients_equal(vocab_loss: Function) -> None:
     times = "After a sum over the ranks all ranks have the same gradient; pass it back unchanged: you summed it."
 
     def right(kind: str, size: int, rank: int) -> torch.Tensor:
@@ -80,7 +77,7 @@ def gradients_equal(vocab_loss: VocabLoss) -> None:
 
 
 @case("only all-reduces are sent, of at most two numbers a token each; the logits stay as they were")
-def few_bytes(vocab_loss: VocabLoss) -> None:
+def few_bytes(vocab_loss: Function) -> None:
     for kind in (_SMALL, _LARGE):
         for size, rank in RANKS:
             one, where = _attempt(vocab_loss, kind, size, rank), f"In a world of {size}, rank {rank}"
@@ -96,7 +93,7 @@ def few_bytes(vocab_loss: VocabLoss) -> None:
 
 
 @until_one_fails
-def call_on_ranks(watch: Watch, rank: int, world_size: int, vocab_loss: VocabLoss) -> Iterator[tuple[str, Attempt]]:
+def call_on_ranks(watch: Watch, rank: int, world_size: int, vocab_loss: Function) -> Calls:
     """On every rank: ordinary logits, then large ones."""
     for kind in (_SMALL, _LARGE):
         logits, targets, weights = _batch(kind)
@@ -104,9 +101,7 @@ def call_on_ranks(watch: Watch, rank: int, world_size: int, vocab_loss: VocabLos
         yield kind, watch.attempt(_call, vocab_loss, mine, targets, bounds(_WORDS, rank, world_size)[0], weights)
 
 
-def _call(
-    vocab_loss: VocabLoss, logits: torch.Tensor, targets: torch.Tensor, first: int, weights: torch.Tensor
-) -> Seen:
+def _call(vocab_loss: Function, logits: torch.Tensor, targets: torch.Tensor, first: int, weights: torch.Tensor) -> Seen:
     before = logits.clone()
     losses = vocab_loss(logits.requires_grad_(), targets, first)
     if isinstance(losses, torch.Tensor) and losses.requires_grad and losses.shape == weights.shape:
@@ -161,12 +156,12 @@ def _target_here_alone(kind: str, size: int, rank: int) -> torch.Tensor:
     return shifted.logsumexp(-1) - _chosen(shifted, targets) * ((targets >= first) & (targets < first + length))
 
 
-def _attempt(vocab_loss: VocabLoss, kind: str, size: int, rank: int) -> Attempt:
+def _attempt(vocab_loss: Function, kind: str, size: int, rank: int) -> Attempt:
     attempts: list[Attempt] = seen_in_call(call_on_ranks, vocab_loss, UP_TO_3, size, kind)
     return attempts[rank]
 
 
-def _compare_losses(vocab_loss: VocabLoss, kind: str, *mistakes: Mistake) -> None:
+def _compare_losses(vocab_loss: Function, kind: str, *mistakes: Mistake) -> None:
     compare_tensors(
         lambda *question: _attempt(vocab_loss, *question).value.losses,
         [(kind, *place) for place in RANKS],

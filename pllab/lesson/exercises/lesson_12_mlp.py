@@ -5,7 +5,7 @@ judged after adding up those of all ranks, the shares by where a rank's gradient
 multiplications of the matrix products of a rank's forward.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,14 +13,12 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from pllab import comm
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import RANKS, SIZES, UP_TO_3, Attempt, Watch
 from pllab.lesson.exercises.tensors import NO_GRADIENT, alike, compare_tensors, detached
 from pllab.lesson.mistakes import Mistake, compare
 from pllab.parallel.tensor import copy_in, reduce_out
-
-SplitMlp = Callable[..., Any]
 
 _CALL = "a forward and its backward"
 _WIDTH, _HIDDEN = 5, 12
@@ -38,7 +36,7 @@ class Seen(NamedTuple):
 
 
 @case("forward equals the plain layers on every rank, in worlds of 1, 2 and 3")
-def forward_equal(split_mlp: SplitMlp) -> None:
+def forward_equal(split_mlp: Function) -> None:
     bias, right = _leaves()[4].detach(), _plain()["y"]
     before = "Every rank added b before the sum."
     term = "That is this rank's own term, with b: add up the terms of all ranks."
@@ -51,7 +49,7 @@ def forward_equal(split_mlp: SplitMlp) -> None:
 
 
 @case("the gradient of x is whole on every rank")
-def gradient_of_x(split_mlp: SplitMlp) -> None:
+def gradient_of_x(split_mlp: Function) -> None:
     partial = (
         "That is this rank's term of the gradient: without the all-reduce of the backward, the layers below learn "
         "another gradient on each rank."
@@ -60,7 +58,7 @@ def gradient_of_x(split_mlp: SplitMlp) -> None:
 
 
 @case("each rank learns its own share of A, a and B, and all shares together are the plain gradients")
-def shares(split_mlp: SplitMlp) -> None:
+def shares(split_mlp: Function) -> None:
     nothing_saved = "If a rank computes with all hidden features, nothing is saved."
     compare(
         lambda name, size, rank: _num_features(_tensors(split_mlp, size)[rank][name], name),
@@ -78,7 +76,7 @@ def shares(split_mlp: SplitMlp) -> None:
 
 
 @case("a rank's forward multiplies no more numbers than its share")
-def share_of_work(split_mlp: SplitMlp) -> None:
+def share_of_work(split_mlp: Function) -> None:
     x, up, _, down, _ = _leaves()
     for size, rank in RANKS[1:]:
         share = x.shape[:-1].numel() * (up.numel() + down.numel()) // size
@@ -92,7 +90,7 @@ def share_of_work(split_mlp: SplitMlp) -> None:
 
 
 @case("the bias b counts once, and has its whole gradient on every rank")
-def bias_once(split_mlp: SplitMlp) -> None:
+def bias_once(split_mlp: Function) -> None:
     inside = (
         "One rank added b before the sum, or each a part of it, so the ranks share its gradient. Every rank has a copy "
         "of b, and copies that learn differently drift apart: add b after the sum."
@@ -101,7 +99,7 @@ def bias_once(split_mlp: SplitMlp) -> None:
 
 
 @case("one all-reduce forward and one backward, and no other message")
-def two_messages(split_mlp: SplitMlp) -> None:
+def two_messages(split_mlp: Function) -> None:
     for size, rank in RANKS[1:]:
         one = _attempts(split_mlp, size)[rank]
         names, num_forward = [message.name for message in one.messages], one.value.num_forward
@@ -113,7 +111,7 @@ def two_messages(split_mlp: SplitMlp) -> None:
             )
 
 
-def call_on_ranks(watch: Watch, rank: int, world_size: int, split_mlp: SplitMlp) -> dict[str, Attempt]:
+def call_on_ranks(watch: Watch, rank: int, world_size: int, split_mlp: Function) -> dict[str, Attempt]:
     """On every rank: one forward and one backward of the learner's function, with fresh weights."""
 
     def forward_and_backward() -> Seen:
@@ -150,15 +148,15 @@ def _by_name(tensors: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(("y", _OF_X, *_SPLIT, _OF_B), tensors, strict=True))
 
 
-def _attempts(split_mlp: SplitMlp, size: int) -> list[Attempt]:
+def _attempts(split_mlp: Function, size: int) -> list[Attempt]:
     return seen_in_call(call_on_ranks, split_mlp, UP_TO_3, size, _CALL)
 
 
-def _tensors(split_mlp: SplitMlp, size: int) -> list[dict[str, Any]]:
+def _tensors(split_mlp: Function, size: int) -> list[dict[str, Any]]:
     return [one.value.tensors for one in _attempts(split_mlp, size)]
 
 
-def _total(split_mlp: SplitMlp, name: str, size: int) -> torch.Tensor:
+def _total(split_mlp: Function, name: str, size: int) -> torch.Tensor:
     """The sum over all ranks of this tensor; a gradient that is None counts as zeros."""
     found = [tensors[name] for tensors in _tensors(split_mlp, size) if tensors[name] is not None]
     return sum(found, torch.zeros(()))
@@ -172,7 +170,7 @@ def _num_features(grad: torch.Tensor | None, name: str) -> int | None:
     return int(rows.reshape(_HIDDEN, -1).any(1).sum())
 
 
-def _compare(split_mlp: SplitMlp, name: str, *mistakes: Mistake) -> None:
+def _compare(split_mlp: Function, name: str, *mistakes: Mistake) -> None:
     """Compare this tensor on every rank with that of the plain layers."""
     asked = f"{name} in a world of {{}} on rank {{}}"
     right = _plain()[name]
@@ -181,6 +179,6 @@ def _compare(split_mlp: SplitMlp, name: str, *mistakes: Mistake) -> None:
     )
 
 
-def _adds_up(hint_id: str, sentence: str, split_mlp: SplitMlp, name: str) -> Mistake:
+def _adds_up(hint_id: str, sentence: str, split_mlp: Function, name: str) -> Mistake:
     """The mistake of ranks that each have a part of what all of them need whole."""
     return Mistake(hint_id, sentence, when=lambda _, size, *__: alike(_total(split_mlp, name, size), _plain()[name]))

@@ -4,19 +4,17 @@ Each rank has other numbers, so a sum can be told from a rank's own value; views
 that is what layers and `.sum().backward()` hand over. In a model x often goes on beside f, as a residual does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from pllab import comm
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import UP_TO_3, Attempt, Watch
 from pllab.lesson.exercises.tensors import NO_GRADIENT, alike, compare_tensors, detached
 from pllab.lesson.mistakes import Mistake
-
-Pair = Callable[[], Any]
 
 _PLAIN, _VIEW, _EXPANDED = "a plain tensor", "a transposed view", "a tensor whose gradient is an expanded number"
 _FLOAT32, _TWICE = "a tensor of float32", "used twice"
@@ -36,17 +34,17 @@ class Seen(NamedTuple):
 
 
 @case("f gives x as it is and adds up the gradients of all ranks, in worlds of 2 and 3")
-def f_right(pair: Pair) -> None:
+def f_right(pair: Function) -> None:
     _compare(pair, "f", (2, 3))
 
 
 @case("g adds up the x of all ranks and passes the gradient on, in worlds of 2 and 3")
-def g_right(pair: Pair) -> None:
+def g_right(pair: Function) -> None:
     _compare(pair, "g", (2, 3))
 
 
 @case("one all-reduce each: f's in the backward, g's in the forward")
-def one_message_each(pair: Pair) -> None:
+def one_message_each(pair: Function) -> None:
     right: dict[str, tuple[list[str], list[str]]] = {"f": ([], ["all_reduce"]), "g": (["all_reduce"], [])}
     for name, form, size, rank in _questions("fg", _FORMS, (2, 3)):
         seen = _seen(pair, name, form, size, rank)
@@ -62,7 +60,7 @@ def one_message_each(pair: Pair) -> None:
 
 
 @case("x and the gradient that arrives stay as they were")
-def leaves_them_alone(pair: Pair) -> None:
+def leaves_them_alone(pair: Function) -> None:
     for name, form, size, rank in _questions("fg", _FORMS, (1, 2, 3)):
         if changed := _seen(pair, name, form, size, rank).changed:
             raise Wrong(
@@ -73,7 +71,7 @@ def leaves_them_alone(pair: Pair) -> None:
 
 
 @case("x may be used elsewhere: x + f(x) sums only what comes through f")
-def x_elsewhere(pair: Pair) -> None:
+def x_elsewhere(pair: Function) -> None:
     compare_tensors(
         lambda *question: _seen(pair, *question).grad,
         _questions("fg", [_TWICE], (2, 3)),
@@ -84,12 +82,12 @@ def x_elsewhere(pair: Pair) -> None:
 
 
 @case("a rank that is alone gets x and its gradient as they are")
-def alone(pair: Pair) -> None:
+def alone(pair: Function) -> None:
     _compare(pair, "f", (1,))
     _compare(pair, "g", (1,))
 
 
-def call_on_ranks(watch: Watch, rank: int, _: int, pair: Pair) -> dict[str, Attempt]:
+def call_on_ranks(watch: Watch, rank: int, _: int, pair: Function) -> dict[str, Attempt]:
     """On every rank: f and g in all forms, forward and backward; a sentence if they are no two functions."""
 
     def all_calls() -> Any:
@@ -134,7 +132,7 @@ def _questions(names: str, forms: Sequence[str], sizes: Sequence[int]) -> list[t
     return [(name, form, size, rank) for name in names for form in forms for size in sizes for rank in range(size)]
 
 
-def _seen(pair: Pair, name: str, form: str, size: int, rank: int) -> Seen:
+def _seen(pair: Function, name: str, form: str, size: int, rank: int) -> Seen:
     value = seen_in_call(call_on_ranks, pair, UP_TO_3, size, _CALLS)[rank].value
     if isinstance(value, str):
         raise Wrong("no_pair", f"On rank {rank} conjugate_pair() returned {value}.")
@@ -167,7 +165,7 @@ _MEAN = Mistake(
 )
 
 
-def _compare(pair: Pair, name: str, sizes: Sequence[int]) -> None:
+def _compare(pair: Function, name: str, sizes: Sequence[int]) -> None:
     """Compare what this step gives, and then the gradient that x gets through it."""
     questions = _questions(name, [form for form in _FORMS if form != _TWICE], sizes)
     for what, place, more in ((_VALUE, 0, []), (_GRADIENT, 1, [NO_GRADIENT])):

@@ -1,21 +1,19 @@
 """The cases of exercise 13.1: `sharded_adam(flat, gradient, state, lr)` steps a part on each rank and gathers all.
 
-Truth is Adam written down in float64. The state is weighed where the learner keeps it, after the first step.
+Truth is Adam written down in float64. The state is weighed where the learner keeps it, after each step.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.lesson_13_parts import judge_weight, part_size
-from pllab.lesson.exercises.ranks import RANKS, SIZES, UP_TO_3, Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import RANKS, SIZES, UP_TO_3, Attempt, Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import compare_tensors
 from pllab.lesson.mistakes import Mistake
-
-ShardedAdam = Callable[..., Any]
 
 _LR, _STEPS = 0.1, 4
 _EVEN, _UNEVEN, _FEW, _MANY = "6 numbers", "10 numbers", "2 numbers", "100 numbers"
@@ -25,18 +23,18 @@ _DEPTH = 6
 
 
 @case("after one step and after four, flat has the numbers of plain Adam on every rank, where w divides n")
-def even(sharded_adam: ShardedAdam) -> None:
+def even(sharded_adam: Function) -> None:
     _judge_numbers(sharded_adam, _EVEN)
 
 
 @case("the same for 10 numbers on 3 ranks, and for 2, where a rank has none")
-def uneven(sharded_adam: ShardedAdam) -> None:
+def uneven(sharded_adam: Function) -> None:
     for name in (_UNEVEN, _FEW, _MANY):
         _judge_numbers(sharded_adam, name)
 
 
 @case("a rank keeps only the moments of its own part, and only in state")
-def small_state(sharded_adam: ShardedAdam) -> None:
+def small_state(sharded_adam: Function) -> None:
     numel = int(_MANY.split()[0])
     for size in SIZES:
         held, own = [one.value[1] for one in _attempts(sharded_adam, size, _MANY)], part_size(numel, size)
@@ -56,22 +54,23 @@ def small_state(sharded_adam: ShardedAdam) -> None:
 
 
 @case("a step sends the new numbers once: no more than an all-gather of the parts")
-def few_bytes(sharded_adam: ShardedAdam) -> None:
+def few_bytes(sharded_adam: Function) -> None:
     for size in SIZES[1:]:
         attempts = _attempts(sharded_adam, size, _MANY)
         judge_weight(attempts, part_size(len(_start(_MANY)), size), "a gather of all parts")
 
 
 @until_one_fails
-def step_all(watch: Watch, _: int, __: int, sharded_adam: ShardedAdam) -> Iterator[tuple[str, Attempt]]:
-    """On every rank, four steps for each size: flat after each step, and how many numbers the state has."""
+def step_all(watch: Watch, _: int, __: int, sharded_adam: Function) -> Calls:
+    """On every rank, four steps for each size: flat after each step, and the most numbers that the state has."""
     for name in _NAMES:
         flat, state, after, held = _start(name), dict[str, Any](), list[torch.Tensor](), list[int]()
+        memory = flat.view_as(flat)  # as the weights of a model are
         for step in range(_STEPS):
             one = watch.attempt(sharded_adam, flat, _gradient(name, step), state, _LR)
-            after.append(flat.clone())
+            after.append(memory.clone())
             held.append(_numbers_in(state, {flat.untyped_storage().data_ptr()}))
-            yield name, one.holding((after, held[0]))
+            yield name, one.holding((after, max(held)))
 
 
 def adam(name: str) -> list[torch.Tensor]:
@@ -97,10 +96,12 @@ def _start(name: str) -> torch.Tensor:
 
 
 def _gradient(name: str, step: int) -> torch.Tensor:
-    """Of very different sizes, which Adam evens out and SGD does not."""
+    """Of very different sizes, which Adam evens out and SGD does not; the first is always zero."""
     numel = int(name.split()[0])
     some = torch.Generator().manual_seed(100 * numel + step)
-    return torch.randn(numel, generator=some) * 10.0 ** torch.randint(-2, 2, (numel,), generator=some)
+    gradient = torch.randn(numel, generator=some) * 10.0 ** torch.randint(-2, 2, (numel,), generator=some)
+    gradient[0] = 0.0
+    return gradient
 
 
 def _numbers_in(state: Any, seen: set[int]) -> int:
@@ -125,7 +126,7 @@ def _tensors_in(value: Any, depth: int) -> Iterator[torch.Tensor]:
             yield from _tensors_in(each, depth - 1)
 
 
-def _attempts(sharded_adam: ShardedAdam, size: int, name: str) -> list[Attempt]:
+def _attempts(sharded_adam: Function, size: int, name: str) -> list[Attempt]:
     return seen_in_call(step_all, sharded_adam, UP_TO_3, size, name)
 
 
@@ -136,7 +137,7 @@ _STILL = (
 )
 
 
-def _judge_numbers(sharded_adam: ShardedAdam, name: str) -> None:
+def _judge_numbers(sharded_adam: Function, name: str) -> None:
     start, right = _start(name), [numbers.float() for numbers in adam(name)]
 
     def still(flat: torch.Tensor, step: int, *_: int) -> bool:

@@ -5,20 +5,18 @@ seconds to import.)
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.lesson_13_parts import BYTES, SLACK_BYTES, part_of, part_size
-from pllab.lesson.exercises.ranks import SIZES, UP_TO_3, Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import SIZES, UP_TO_3, Attempt, Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import compare_tensors, detached, identical
 from pllab.lesson.mistakes import Mistake, compare, retold
-
-GatherState = Callable[..., Any]
 
 _PLAIN, _TIED, _FEW = "a plain model", "a tied model of 43 numbers", "a model of 2 numbers"
 _NAMES = (_PLAIN, _TIED, _FEW)
@@ -43,7 +41,7 @@ class Tied(nn.Module):
 
 def _build(name: str) -> nn.Module:
     kinds: dict[str, Callable[[], nn.Module]] = {
-        _PLAIN: lambda: nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2, bias=False)),
+        _PLAIN: lambda: nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Linear(2, 2, bias=False)),  # has buffers
         _TIED: Tied,
         _FEW: lambda: nn.Linear(2, 1, bias=False),
     }
@@ -58,19 +56,19 @@ def _erase(model: nn.Module) -> None:
 
 
 @case("rank 0 has every parameter under its name, in its shape, with its numbers")
-def whole_on_0(gather_state: GatherState) -> None:
+def whole_on_0(gather_state: Function) -> None:
     _judge_state(gather_state, _PLAIN)
 
 
 @case("the same with fewer numbers than ranks, and with frozen, tied and shapeless parameters, tied ones once")
-def other_models(gather_state: GatherState) -> None:
+def other_models(gather_state: Function) -> None:
     with retold("tied_twice", _TIE, known_by="invalid for input of size"):  # it has cut more than there is
         _judge_state(gather_state, _TIED)
     _judge_state(gather_state, _FEW)
 
 
 @case("the other ranks return None, send their own part, and are sent nothing")
-def only_0(gather_state: GatherState) -> None:
+def only_0(gather_state: Function) -> None:
     for size in SIZES[1:]:
         for name in _NAMES:
             most = part_size(len(_flat(name)), size) * BYTES
@@ -89,7 +87,7 @@ def only_0(gather_state: GatherState) -> None:
 
 
 @case("the state is a copy that neither further training nor a second call changes")
-def stays(gather_state: GatherState) -> None:
+def stays(gather_state: Function) -> None:
     for name in _NAMES:
         right = _right(name)
         compare_tensors(
@@ -103,7 +101,7 @@ def stays(gather_state: GatherState) -> None:
 
 
 @until_one_fails
-def gather_all(watch: Watch, rank: int, world_size: int, gather_state: GatherState) -> Iterator[tuple[str, Attempt]]:
+def gather_all(watch: Watch, rank: int, world_size: int, gather_state: Function) -> Calls:
     """On every rank, two calls for every model.
 
     The first holds its state; the second holds the state of the first, after part and model have changed, and at the
@@ -137,11 +135,11 @@ def _right(name: str) -> dict[str, torch.Tensor]:
     return {key: piece.view(named[key].shape) for key, piece in zip(named, pieces, strict=True)}
 
 
-def _attempts(gather_state: GatherState, size: int, name: str) -> list[Attempt]:
+def _attempts(gather_state: Function, size: int, name: str) -> list[Attempt]:
     return seen_in_call(gather_all, gather_state, UP_TO_3, size, name)
 
 
-def _judge_state(gather_state: GatherState, name: str) -> None:
+def _judge_state(gather_state: Function, name: str) -> None:
     """Compare the names in the state of rank 0, and then the tensors."""
     right, all_names = _right(name), [key for key, _ in _build(name).named_parameters(remove_duplicate=False)]
     compare(

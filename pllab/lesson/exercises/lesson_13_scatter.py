@@ -4,20 +4,16 @@ The gradients are whole numbers, whose sums are exact in any order.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.lesson_13_parts import BYTES, judge_weight, part_of, part_size
-from pllab.lesson.exercises.ranks import RANKS, SIZES, UP_TO_3, Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import RANKS, SIZES, UP_TO_3, Attempt, Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import compare_tensors, detached
 from pllab.lesson.mistakes import Mistake
-
-ShardOf = Callable[[nn.Module], Any]
 
 _EVEN, _UNEVEN, _FEW = "12 numbers", "26 numbers", "2 numbers"
 _GAP = "a frozen parameter and a gradient that is None on all ranks"
@@ -34,18 +30,18 @@ _FROZEN, _UNUSED, _ONLY_ON_0 = 2, 3, 1  # of the model with gaps
 
 
 @case("each rank gets its part of the mean of the flat gradient, where w divides n")
-def even(shard_of_gradients: ShardOf) -> None:
+def even(shard_of_gradients: Function) -> None:
     _judge_parts(shard_of_gradients, _EVEN)
 
 
 @case("the same for other sizes, padded with zeros, and for fewer numbers than ranks")
-def uneven(shard_of_gradients: ShardOf) -> None:
+def uneven(shard_of_gradients: Function) -> None:
     for name in (_UNEVEN, _FEW):
         _judge_parts(shard_of_gradients, name)
 
 
 @case("frozen parameters have no place; a gradient that is None counts as zeros, on one rank or on all")
-def gaps(shard_of_gradients: ShardOf) -> None:
+def gaps(shard_of_gradients: Function) -> None:
     left_out = "A gradient that is None has no place. Give it one, of zeros: another rank may have a gradient there."
     shorter = len(_flat(_GAP, 0)) - math.prod(_GAPPED[_UNUSED])
     _judge_parts(
@@ -57,7 +53,7 @@ def gaps(shard_of_gradients: ShardOf) -> None:
 
 
 @case("nothing else is left: every grad is None, and the part is in new memory")
-def nothing_else(shard_of_gradients: ShardOf) -> None:
+def nothing_else(shard_of_gradients: Function) -> None:
     for size, rank in RANKS:
         for name in _SHAPES:
             _, num_left, behind = _attempts(shard_of_gradients, size, name)[rank].value
@@ -74,7 +70,7 @@ def nothing_else(shard_of_gradients: ShardOf) -> None:
 
 
 @case("a rank sends no more than a reduce-scatter of the flat gradient")
-def few_bytes(shard_of_gradients: ShardOf) -> None:
+def few_bytes(shard_of_gradients: Function) -> None:
     for size in SIZES[1:]:
         for name in (_EVEN, _UNEVEN, _GAPS):
             attempts = _attempts(shard_of_gradients, size, name)
@@ -82,7 +78,7 @@ def few_bytes(shard_of_gradients: ShardOf) -> None:
 
 
 @until_one_fails
-def scatter_all(watch: Watch, rank: int, world_size: int, shard_of_gradients: ShardOf) -> Iterator[tuple[str, Attempt]]:
+def scatter_all(watch: Watch, rank: int, world_size: int, shard_of_gradients: Function) -> Calls:
     """On every rank, for every model: the part, how many gradients are left, and the bytes behind the part.
 
     Who leaves a gradient out that is None everywhere would also give different sizes to the collective, on which gloo
@@ -122,11 +118,11 @@ def _size_of_part(name: str, size: int) -> int:
     return part_size(len(_flat(name, 0)), size)
 
 
-def _attempts(shard_of_gradients: ShardOf, size: int, name: str) -> list[Attempt]:
+def _attempts(shard_of_gradients: Function, size: int, name: str) -> list[Attempt]:
     return seen_in_call(scatter_all, shard_of_gradients, UP_TO_3, size, name)
 
 
-def _judge_parts(shard_of_gradients: ShardOf, name: str, *mistakes: Mistake) -> None:
+def _judge_parts(shard_of_gradients: Function, name: str, *mistakes: Mistake) -> None:
     def summed(size: int, rank: int) -> torch.Tensor:
         return part_of(torch.stack([_flat(name, each) for each in range(size)]).sum(0), rank, size)
 

@@ -4,7 +4,6 @@ A unit knows every tensor that it was called with: the storages that are still t
 What is gathered ahead shows in the order of messages and calls. Truth is one process with all parameters whole.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +11,12 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from pllab import comm
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.lesson_13_parts import BYTES, judge_weight, part_of, part_size
 from pllab.lesson.exercises.ranks import RANKS, SIZES, UP_TO_3, Attempt, Watch
 from pllab.lesson.exercises.tensors import compare_tensors, detached
 from pllab.lesson.mistakes import Mistake, compare
-
-TrainUnits = Callable[..., Any]
 
 _WIDTHS = (8, 7, 9, 8, 5, 6, 8)
 _NUM_UNITS = len(_WIDTHS) - 1
@@ -80,7 +77,7 @@ class Unit:
 
 
 @case("every rank returns its own loss")
-def same_loss(train_units: TrainUnits) -> None:
+def same_loss(train_units: Function) -> None:
     compare(
         lambda size, rank: _returned(train_units, size, rank)[0],
         RANKS,
@@ -92,7 +89,7 @@ def same_loss(train_units: TrainUnits) -> None:
 
 
 @case("for every unit it returns its part of the gradient's mean over the ranks, padded with zeros")
-def same_gradients(train_units: TrainUnits) -> None:
+def same_gradients(train_units: Function) -> None:
     def mean(number: int, size: int, rank: int) -> torch.Tensor:
         return part_of(_plain(size)[1][number], rank, size)
 
@@ -107,7 +104,7 @@ def same_gradients(train_units: TrainUnits) -> None:
 
 
 @case("at most two units are whole when one is called, in forward and in backward")
-def few_whole(train_units: TrainUnits) -> None:
+def few_whole(train_units: Function) -> None:
     for size, rank in RANKS:
         log, where = _seen(train_units, size)[rank].value[2], f"In a world of {size}, on rank {rank},"
         if log.most_ahead > 1:
@@ -124,7 +121,7 @@ def few_whole(train_units: TrainUnits) -> None:
 
 
 @case("gradients are not held whole: a unit's are reduced before the backward is two units further")
-def reduced_early(train_units: TrainUnits) -> None:
+def reduced_early(train_units: Function) -> None:
     for size, rank in RANKS:
         _, _, log, behind = _seen(train_units, size)[rank].value
         where = f"In a world of {size}, on rank {rank},"
@@ -143,13 +140,13 @@ def reduced_early(train_units: TrainUnits) -> None:
 
 
 @case("a rank sends no more than two gathers and one scattered sum of every unit")
-def few_bytes(train_units: TrainUnits) -> None:
+def few_bytes(train_units: Function) -> None:
     for size in SIZES[1:]:
         parts = sum(part_size(Unit(number).numel, size) for number in range(_NUM_UNITS))
         judge_weight(_seen(train_units, size), parts, "two gathers and a scattered sum", times=3)
 
 
-def train_all(watch: Watch, rank: int, world_size: int, train_units: TrainUnits) -> dict[str, Attempt]:
+def train_all(watch: Watch, rank: int, world_size: int, train_units: Function) -> dict[str, Attempt]:
     """On every rank, one step: the loss, the parts, the log, and the bytes behind every part."""
     log = Log()
     units = [Unit(number, log) for number in range(_NUM_UNITS)]
@@ -157,6 +154,8 @@ def train_all(watch: Watch, rank: int, world_size: int, train_units: TrainUnits)
     with comm.record_messages(log.on_message):
         one = watch.attempt(train_units, units, shards, [unit.numel for unit in units], _rows(rank))
     log._known.clear()
+    if not all(map(torch.equal, shards, (part_of(whole, rank, world_size) for whole in _wholes()))):
+        raise Wrong("wrong", f"Rank {rank}'s shards changed in the call; they are the weights of the next step.")
     try:
         loss, parts = one.value
         parts = list(parts)
@@ -189,11 +188,11 @@ def _plain(size: int) -> tuple[list[float], list[torch.Tensor]]:
     return losses, [whole.grad for whole in wholes if whole.grad is not None]
 
 
-def _seen(train_units: TrainUnits, size: int) -> list[Attempt]:
+def _seen(train_units: Function, size: int) -> list[Attempt]:
     return seen_in_call(train_all, train_units, UP_TO_3, size, _NAME)
 
 
-def _returned(train_units: TrainUnits, size: int, rank: int) -> tuple[Any, list[Any]]:
+def _returned(train_units: Function, size: int, rank: int) -> tuple[Any, list[Any]]:
     """The loss and the parts, of which there are as many as units."""
     told, where = _seen(train_units, size)[rank].value, f"In a world of {size}, rank {rank}"
     if isinstance(told, str):

@@ -4,16 +4,14 @@ The oracle is a tensor of the ranks in the shape of the sizes: a group is a line
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import permutations
-from typing import Any
 
 import torch
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, compare
 
-Arrange = Callable[[dict[str, int]], Any]
 Sizes = dict[str, int]
 Place = dict[str, int]
 Groups = list[list[int]]
@@ -75,7 +73,7 @@ _GROUP_MISTAKES = [
 ]
 
 
-def _read(arrange: Arrange, sizes: Sizes) -> tuple[list[Place], dict[str, Groups]]:
+def _read(arrange: Function, sizes: Sizes) -> tuple[list[Place], dict[str, Groups]]:
     """The answer as plain lists and dicts, with a place for each rank; groups sorted, as they come in any order."""
     given = dict(sizes)
     answer = arrange(given)
@@ -95,14 +93,14 @@ def _read(arrange: Arrange, sizes: Sizes) -> tuple[list[Place], dict[str, Groups
     return places, groups
 
 
-def _judge_places(arrange: Arrange, many: Sequence[Sizes]) -> None:
+def _judge_places(arrange: Function, many: Sequence[Sizes]) -> None:
     answers = {str(sizes): _read(arrange, sizes)[0] for sizes in many}
     questions = [(sizes, rank) for sizes in many for rank in range(math.prod(sizes.values()))]
     asked = "sizes {} and rank {}"
     compare(lambda sizes, rank: answers[str(sizes)][rank], questions, _place, _PLACE_MISTAKES, asked=asked)
 
 
-def _judge_groups(arrange: Arrange, many: Sequence[Sizes]) -> None:
+def _judge_groups(arrange: Function, many: Sequence[Sizes]) -> None:
     answers = {str(sizes): _read(arrange, sizes)[1] for sizes in many}
     questions = [(sizes, axis) for sizes in many for axis in sizes]
     asked = "sizes {} and groups along {}"
@@ -110,16 +108,16 @@ def _judge_groups(arrange: Arrange, many: Sequence[Sizes]) -> None:
 
 
 @case("every rank has a coordinate along every axis, the last axis counting fastest")
-def coordinates(arrange: Arrange) -> None:
+def coordinates(arrange: Function) -> None:
     _judge_places(arrange, _MESHES)
 
 
 @case("a group has the ranks that differ only along its axis, in every order of the axes")
-def lines(arrange: Arrange) -> None:
+def lines(arrange: Function) -> None:
     _judge_groups(arrange, _MESHES)
 
 
 @case("other names and other numbers of axes have coordinates and groups as well")
-def other_axes(arrange: Arrange) -> None:
+def other_axes(arrange: Function) -> None:
     _judge_places(arrange, _OTHER_AXES)
     _judge_groups(arrange, _OTHER_AXES)

@@ -16,12 +16,11 @@ from typing import Any
 
 import torch
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, compare, numbers_close
 
 Gradient = tuple[torch.Tensor | None, tuple[str, ...], int]
 """A gradient or None, the axes over which it is split, and the number of stages with a copy."""
-Norm = Callable[[list[Gradient], dict[str, int], Callable[[torch.Tensor], None]], Any]
 Copies = Callable[[dict[str, int], tuple[str, ...], int], float]
 """By how much a square is divided, from the sizes of the mesh, the axes that split it, and the stages with a copy."""
 Total = Callable[[list[float]], float]
@@ -122,7 +121,7 @@ class _Sends(BaseException):  # no `except Exception` of the learner's catches i
 
 
 def _on_all_ranks(
-    norm: Norm, ranks: Sequence[list[Gradient]], sizes: dict[str, int]
+    norm: Function, ranks: Sequence[list[Gradient]], sizes: dict[str, int]
 ) -> tuple[list[Any], list[torch.Tensor]]:
     """What the function returns on each rank, and the sums that travelled.
 
@@ -146,7 +145,7 @@ def _on_all_ranks(
 
 
 def _until_it_sends(
-    norm: Norm, mine: list[Gradient], sizes: dict[str, int], sums: Sequence[torch.Tensor]
+    norm: Function, mine: list[Gradient], sizes: dict[str, int], sums: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor | None, Any]:
     """Run a rank up to the first message whose sum is not known, or to its end: what it sends, or what it returns."""
     known, sent = iter(sums), []
@@ -173,7 +172,7 @@ def _numbers(values: list[Any], _: _Model) -> list[float]:
         raise Wrong("form", f"Return a number on every rank; your function gave {values}.") from None
 
 
-def _judge(norm: Norm, *models: _Model) -> None:
+def _judge(norm: Function, *models: _Model) -> None:
     compare(
         lambda model: _on_all_ranks(norm, model.ranks, model.sizes)[0],
         [(model,) for model in models],
@@ -187,24 +186,24 @@ def _judge(norm: Norm, *models: _Model) -> None:
 
 
 @case("with nothing shared the norm is that of all ranks together")
-def split_only(norm: Norm) -> None:
+def split_only(norm: Function) -> None:
     """Stages alone, then what tp splits: every rank has numbers of its own."""
     _judge(norm, *(_model(pp, 1, 1, ()) for pp in (1, 2, 3)), _model(2, 1, 2, ("tp",)))
 
 
 @case("numbers that dp or tp ranks have in common count once, and numbers that they split count in full")
-def replicas(norm: Norm) -> None:
+def replicas(norm: Function) -> None:
     small = [_model(1, 2, 1, ()), _model(1, 1, 2, ("tp",)), _model(1, 1, 2, (), ("tp",))]
     _judge(norm, *small, _model(2, 3, 2, (), ("tp",), ("tp",)), _model(2, 2, 2, (), ("tp",), ("dp",), ("dp", "tp")))
 
 
 @case("a weight that two stages share counts once")
-def tied(norm: Norm) -> None:
+def tied(norm: Function) -> None:
     _judge(norm, *(_model(*sizes, (), ("tp",), tied=[("tp",)]) for sizes in ((2, 1, 1), (3, 2, 2))))
 
 
 @case("every rank sends one number, once, even a rank without gradients")
-def one_message(norm: Norm) -> None:
+def one_message(norm: Function) -> None:
     model = _model(2, 2, 1, ())
     nothing: list[Gradient] = [(None, (), 1)]
     for ranks in (model.ranks, [nothing, nothing, *model.ranks[2:]]):
@@ -215,7 +214,7 @@ def one_message(norm: Norm) -> None:
 
 
 @case("squares of float16 gradients do not overflow, and a missing gradient is skipped")
-def small_types(norm: Norm) -> None:
+def small_types(norm: Function) -> None:
     big = torch.full((4,), 300.0, dtype=torch.float16)
     many = torch.ones(5000, dtype=torch.float16)
     _judge(

@@ -12,15 +12,13 @@ from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.mistakes import compare
 from pllab.schedule import one_f_one_b
-from pllab.simulate import Costs, MessageCost
-from pllab.train.scale import step_time
+from pllab.simulate import Costs, simulate
 
 Layout = tuple[int, int, int]
 Price = Callable[[int, int, int], tuple[float, float]]
-Plan = Callable[[int, Price, float], Any]
 
 _NEAR = 1.1
 _FOR_ALL = 1e18  # bytes into which every layout fits
@@ -28,17 +26,18 @@ _FOR_ALL = 1e18  # bytes into which every layout fits
 
 @dataclass(frozen=True)
 class _Task:
-    """A model of layers with `width`, a batch of `rows`, and a machine with hosts of `ranks_per_host`."""
+    """A model, a batch of rows and a machine; times in units of a layer's forward on one rank.
+
+    sums: what the all-reduces of tp cost a layer. gradients: the same of dp, at the end. message: between two stages.
+    """
 
     num_ranks: int
     num_layers: int
-    width: int
     num_heads: int
-    ranks_per_host: int
-    near: MessageCost
-    far: MessageCost
+    sums: float
+    gradients: float
+    message: float
     rows: int = 12
-    s_per_flop: float = 1e-14
 
     def price(self, dp: int, tp: int, pp: int) -> tuple[float, float]:
         """Seconds of a step, simulated, and bytes of a rank; nothing at all for another number of ranks, to tempt.
@@ -80,20 +79,11 @@ class _Choice(NamedTuple):
 
 @cache
 def _price(task: _Task, dp: int, tp: int, pp: int) -> tuple[float, float]:
-    parts, layers, tokens = task.rows // dp, task.num_layers // pp, 512
-    size = 12 * task.width**2 * layers / tp
-    forward = 2 * tokens * size * task.s_per_flop
-    packet_s = task.far.seconds(1, 4 * tokens * task.width)
-    wire = task.near if tp <= task.ranks_per_host else task.far
-    sums_s = wire.seconds(2 * layers, 2 * layers * 2 * (tp - 1) / tp * 4 * tokens * task.width) if tp > 1 else 0.0
-    time = step_time(
-        one_f_one_b(pp, parts),
-        Costs(forward, forward, forward, packet_s),
-        with_tp=Costs(forward + sums_s, forward + sums_s, forward, packet_s),
-        after_s=task.far.seconds(1, 2 * (dp - 1) / dp * 4 * size) if dp > 1 else 0.0,
-    )
-    held = min(pp, parts) * layers * 28 * 4 * tokens * task.width / tp
-    return time.total_s, 16 * size + held
+    parts, layers = task.rows // dp, task.num_layers // pp
+    forward = layers * (1 + task.sums * (tp - 1)) / tp
+    step = simulate(one_f_one_b(pp, parts), Costs(forward, forward, layers / tp, task.message))
+    gradients_s = task.gradients * (dp - 1) / dp * layers / tp
+    return step.makespan + gradients_s, 1e6 * layers / tp * (16 + min(pp, parts) * 3)
 
 
 def _tasks() -> list[_Task]:
@@ -103,17 +93,16 @@ def _tasks() -> list[_Task]:
         _Task(
             num_ranks=num_ranks,
             num_layers=chance.choice([6, 8, 12]),
-            width=chance.choice([256, 1024, 4096]),
             num_heads=chance.choice([6, 8, 12]),
-            ranks_per_host=chance.choice([2, 4, 8]),
-            near=MessageCost(1e-5, chance.choice([1e-12, 1e-11, 1e-10])),
-            far=MessageCost(1e-4, chance.choice([1e-11, 1e-10, 1e-9])),
+            sums=chance.choice([0.01, 0.1, 1.0]),
+            gradients=chance.choice([0.1, 1.0, 10.0]),
+            message=chance.choice([0.01, 0.1, 1.0]),
         )
         for num_ranks in (1, 2, 4, 6, 8, 8, 12, 12, 16)
     ]
 
 
-def _called(plan: Plan, task: _Task, most_bytes: float) -> tuple[Any, list[Layout]]:
+def _called(plan: Function, task: _Task, most_bytes: float) -> tuple[Any, list[Layout]]:
     """The answer, and the layouts whose price was asked for."""
     calls: list[Layout] = []
 
@@ -157,7 +146,7 @@ def _is_near(choice: _Choice | None, best: _Choice | None) -> bool:
     return not choice or not best or choice.seconds <= _NEAR * best.seconds
 
 
-def _judge(plan: Plan, rooms: Iterable[tuple[_Task, float]]) -> None:
+def _judge(plan: Function, rooms: Iterable[tuple[_Task, float]]) -> None:
     compare(
         lambda task, most_bytes: _called(plan, task, most_bytes)[0],
         rooms,
@@ -170,12 +159,12 @@ def _judge(plan: Plan, rooms: Iterable[tuple[_Task, float]]) -> None:
 
 
 @case("with room for all, an allowed layout whose step is at most 10 % longer than the best one (simulated)")
-def fast(plan: Plan) -> None:
+def fast(plan: Function) -> None:
     _judge(plan, ((task, _FOR_ALL) for task in _tasks()))
 
 
 @case("the layout fits into the bytes, even where the fastest one does not")
-def fits(plan: Plan) -> None:
+def fits(plan: Function) -> None:
     rooms = []
     for task in _tasks():
         sizes = task.sizes
@@ -184,14 +173,14 @@ def fits(plan: Plan) -> None:
 
 
 @case("None where no layout fits")
-def nothing_fits(plan: Plan) -> None:
+def nothing_fits(plan: Function) -> None:
     _judge(plan, ((task, 0.99 * min(task.sizes)) for task in _tasks()))
 
 
 @case("no layout is priced twice, because each price is a simulated step")
-def priced_once(plan: Plan) -> None:
-    for task in _tasks():
-        _, calls = _called(plan, task, _FOR_ALL)
+def priced_once(plan: Function) -> None:
+    for task, most_bytes in ((each, room) for each in _tasks() for room in (_FOR_ALL, min(each.sizes))):
+        _, calls = _called(plan, task, most_bytes)
         if twice := [layout for layout in calls if calls.count(layout) > 1]:
             told = f"For {task} you ask for the price of {twice[0]} {calls.count(twice[0])} times; right is once."
             raise Wrong("priced_twice", told)

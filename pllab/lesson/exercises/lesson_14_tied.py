@@ -4,19 +4,17 @@ Two stages on two ranks each; gradients are whole numbers, so sums are exact. Ra
 and 3 the last. What the ranks end with is compared with sums made here, and the messages are counted.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 
 from pllab import comm
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.ranks import Attempt, Calls, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import compare_tensors, identical
 from pllab.lesson.mistakes import Mistake, retold
-
-Finish = Callable[[torch.Tensor, slice, Any, Any], Any]
 
 _SIZE, _DP = 8, 2
 _BYTES = 8  # of a number in float64
@@ -42,17 +40,17 @@ class Seen(NamedTuple):
 
 
 @case("each rank's share is the sum over dp, and the tied weight's over all four ranks")
-def right_sums(finish: Finish) -> None:
+def right_sums(finish: Function) -> None:
     _judge(finish, [_APART])
 
 
 @case("the same if the tied weight lies in two shares, or at the same place in both stages")
-def other_places(finish: Finish) -> None:
+def other_places(finish: Function) -> None:
     _judge(finish, [_ACROSS, _ALIKE])
 
 
 @case("one reduce-scatter of the buffer travels over dp, and only the tied weight between the ends (counted)")
-def few_bytes(finish: Finish) -> None:
+def few_bytes(finish: Function) -> None:
     for words, tied in _TIED.items():
         most = _BYTES * (tied[0].stop - tied[0].start)
         for rank, one in enumerate(_attempts(finish, words)):
@@ -74,7 +72,7 @@ def few_bytes(finish: Finish) -> None:
 
 
 @until_one_fails
-def finish_on_ranks(watch: Watch, rank: int, _: int, finish: Finish) -> Iterator[tuple[str, Attempt]]:
+def finish_on_ranks(watch: Watch, rank: int, _: int, finish: Function) -> Calls:
     """On every rank: one call for each place."""
     mesh = comm.make_mesh(dp=_DP, pp=2)
     ends, dp = comm.group_of(mesh, "pp"), comm.group_of(mesh, "dp")
@@ -92,7 +90,7 @@ def _buffers() -> torch.Tensor:
     return numbers * torch.tensor([[1.0], [10.0], [100.0], [1000.0]])
 
 
-def _attempts(finish: Finish, words: str) -> list[Attempt]:
+def _attempts(finish: Function, words: str) -> list[Attempt]:
     """What the four ranks saw of one call; what gloo checks of the part of a reduce-scatter is said in words."""
     part = (
         f"A rank's part of a reduce-scatter of the buffer over dp has {_SIZE // _DP} of its {_SIZE} numbers, in its "
@@ -150,7 +148,7 @@ _MISTAKES = [
 ]
 
 
-def _judge(finish: Finish, places: Sequence[str]) -> None:
+def _judge(finish: Function, places: Sequence[str]) -> None:
     """Compare the shares of all ranks with the right ones."""
 
     def is_dp_first(shares: torch.Tensor, words: str) -> bool:

@@ -1,18 +1,18 @@
 """The cases of exercise 15.3: `diagnose_visit(records)` names rank, call and cause in records of all eight wards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from itertools import starmap
 
-from pllab.autopsy import Record
+from pllab.autopsy import Call, Record
 from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
-from pllab.lesson.exercise import case
+from pllab.lesson.exercise import Function, case
 from pllab.lesson.exercises.lesson_15_records import judge, of_ward, parts_of
 from pllab.lesson.faults import Truth
 from pllab.lesson.mistakes import Mistake
 
-DiagnoseVisit = Callable[[list[Record]], Any]
+Visit = Callable[[list[Record], Truth], tuple[list[Record], Truth]]
 _WHY = {
     SKIPPED: "That rank made the call after the missing one, and did not make the missing one later.",
     SWAPPED: "That rank made the two calls in the other order.",
@@ -25,9 +25,7 @@ _WHY = {
 }
 
 
-def _judge(
-    diagnose_visit: DiagnoseVisit, ward: str, left: Callable[[list[Record], Truth], list[Record]] | None = None
-) -> None:
+def _judge(diagnose_visit: Function, ward: str, left: Visit | None = None) -> None:
     why = _WHY[ward]
     mistakes = [
         Mistake("nothing", why, when=lambda found, *_: found is None),
@@ -36,39 +34,73 @@ def _judge(
         Mistake("wrong_call", why, when=lambda found, _, right: found[::2] == right[::2]),
         Mistake("wrong", why),
     ]
-    visits = ((left(records, truth) if left else records, tuple(truth)) for records, truth in of_ward(ward, 20))
+    visits = of_ward(ward)
+    questions = [(records, tuple(truth)) for records, truth in (starmap(left, visits) if left else visits)]
     form = partial(parts_of, kinds=(int, int, str), form="(rank, number of the call, cause)")
-    judge(diagnose_visit, visits, form, mistakes)
+    judge(diagnose_visit, questions, form, mistakes)
 
 
-def _ended_by_gloo(records: list[Record], truth: Truth) -> list[Record]:
+def _ended_by_gloo(records: list[Record], truth: Truth) -> tuple[list[Record], Truth]:
     """As real ranks leave a wrong shape: a rank not at fault is killed, and the others miss it."""
     killed = max(one.rank for one in records if one.rank != truth.rank)
     missed = "raised PeerError: all_gather on rank {} failed because another rank went away"
     return [
         replace(one, state="was killed by signal 6 (SIGABRT)" if one.rank == killed else missed.format(one.rank))
         for one in records
-    ]
+    ], truth
+
+
+def _renumbered(records: list[Record], truth: Truth) -> tuple[list[Record], Truth]:
+    """Ranks counted from the other end: the one at fault is odd no more."""
+    last = len(records) - 1
+
+    def counted(call: Call) -> Call:
+        return replace(call, peer=None if call.peer is None else last - call.peer)
+
+    turned = [replace(one, rank=last - one.rank, calls=tuple(map(counted, one.calls))) for one in records]
+    return turned, truth._replace(rank=last - truth.rank)
+
+
+def _close_to_the_limit(records: list[Record], truth: Truth) -> tuple[list[Record], Truth]:
+    """First two ranks come late together, then one by less than 0.2 s, and then the straggler by little more."""
+    others = sorted(one.rank for one in records if one.rank != truth.rank)
+    records = _late(records, truth.call - 8, others[:2], 1.0)
+    records = _late(records, truth.call - 4, others[:1], 0.15)
+    return _late(records, truth.call, [truth.rank], 0.28), truth
+
+
+def _late(records: list[Record], number: int, ranks: Sequence[int], seconds: float) -> list[Record]:
+    """The same records, but these ranks come to this call so long after all others; all go on from there."""
+    last = max(one.calls[number].started_s for one in records if one.rank not in ranks)
+
+    def moved(call: Call, is_late: bool) -> Call:
+        if call.number == number:
+            return replace(call, started_s=last + seconds) if is_late else call
+        return replace(call, started_s=call.started_s + seconds) if call.number > number else call
+
+    return [replace(one, calls=tuple(moved(call, one.rank in ranks) for call in one.calls)) for one in records]
 
 
 @case("ranks that diverge: skipped, swapped, another shape, or out of the loop")
-def parted(diagnose_visit: DiagnoseVisit) -> None:
+def parted(diagnose_visit: Function) -> None:
     for ward in (SKIPPED, SWAPPED, SHAPE, UNEVEN):
         _judge(diagnose_visit, ward)
     _judge(diagnose_visit, SHAPE, _ended_by_gloo)
 
 
 @case("sends that wait for each other")
-def in_sends(diagnose_visit: DiagnoseVisit) -> None:
+def in_sends(diagnose_visit: Function) -> None:
     _judge(diagnose_visit, SENDS)
+    _judge(diagnose_visit, SENDS, _renumbered)
 
 
 @case("an exception that nobody saw")
-def swallowed(diagnose_visit: DiagnoseVisit) -> None:
+def swallowed(diagnose_visit: Function) -> None:
     _judge(diagnose_visit, SWALLOWED)
 
 
 @case("no rank is stuck: a NaN, or a straggler")
-def not_stuck(diagnose_visit: DiagnoseVisit) -> None:
+def not_stuck(diagnose_visit: Function) -> None:
     _judge(diagnose_visit, NAN)
     _judge(diagnose_visit, STRAGGLER)
+    _judge(diagnose_visit, STRAGGLER, _close_to_the_limit)

@@ -1,17 +1,15 @@
 """The cases of exercise 15.1: `first_difference(records)` names the rank that parted, and the number of its call."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from pllab.autopsy import Record
 from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, SWALLOWED, SWAPPED, UNEVEN
-from pllab.lesson.exercise import case
+from pllab.lesson.exercise import Function, case
 from pllab.lesson.exercises.lesson_15_records import changed, healthy, judge, of_ward, parts_of
 from pllab.lesson.mistakes import Mistake
 
-FirstDifference = Callable[[list[Record]], Any]
 RankAndNumber = tuple[int, int]
 
 _MISTAKES = [
@@ -33,7 +31,7 @@ def _parted(*wards: str) -> Iterator[tuple[list[Record], RankAndNumber]]:
 
 
 @case("it names the rank and the first call that no other rank made")
-def other_calls(first_difference: FirstDifference) -> None:
+def other_calls(first_difference: Function) -> None:
     """A skipped and two swapped collectives: from the fault on, nearly every call differs."""
     stopped = healthy(4, 9)
     stopped[1] = changed(stopped[1], 5, **_BARRIER)
@@ -42,7 +40,7 @@ def other_calls(first_difference: FirstDifference) -> None:
 
 
 @case("another shape, dtype or root is another call")
-def other_shapes(first_difference: FirstDifference) -> None:
+def other_shapes(first_difference: Function) -> None:
     one, two, three = healthy(3, 9)
     others = [changed(three, 4, **parts) for parts in ({"dtype": "float16"}, {"peer": 1}, {"shape": (384, 2)})]
     questions = [*_parted(SHAPE), *(([one, two, other], (2, 4)) for other in others)]
@@ -50,7 +48,7 @@ def other_shapes(first_difference: FirstDifference) -> None:
 
 
 @case("None if all calls that were made are the same")
-def no_difference(first_difference: FirstDifference) -> None:
+def no_difference(first_difference: Function) -> None:
     """A rank that made fewer calls has parted from nobody, and nor has one in the middle of the same call."""
     one, two, three = healthy(3, 9)
     few = [one, replace(two, calls=two.calls[:5]), three]
@@ -62,7 +60,7 @@ def no_difference(first_difference: FirstDifference) -> None:
 
 
 @case("calls belong together by number, not by place in the list")
-def by_number(first_difference: FirstDifference) -> None:
+def by_number(first_difference: Function) -> None:
     """A ring buffer: the older calls of some ranks are gone, so that a place in the list is no number."""
     cut = [
         ([replace(one, calls=one.calls[2 * at :]) for at, one in enumerate(records)], right)
@@ -77,6 +75,6 @@ def by_number(first_difference: FirstDifference) -> None:
 
 
 @case("a send and its receive do not count as a difference")
-def not_messages(first_difference: FirstDifference) -> None:
+def not_messages(first_difference: Function) -> None:
     """One rank sends where the other receives, as it should be."""
     _judge(first_difference, [(records, None) for records, _ in of_ward(SENDS)], hint_id="blames_messages")

@@ -2,15 +2,12 @@
 
 import math
 import random
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from pllab.lesson.exercise import case
+from pllab.lesson.exercise import Function, case
 from pllab.lesson.mistakes import Mistake, compare
 
 Table = dict[str, list[float]]
-Winner = Callable[[Table, Table], Any]
 
 _LOSSES = [6.9, 6.7, 6.4]
 _FAIR = {"lane": _LOSSES, "data": [6.9001, 6.7, 6.4], "pipe": [6.9, 6.6999, 6.4001]}
@@ -35,7 +32,7 @@ _judge = partial(compare, truth=_right_winner, asked="seconds {} and losses {}",
 
 
 @case("the entrant that is faster than each other one in every round wins, even the baseline")
-def clear_winner(winner: Winner) -> None:
+def clear_winner(winner: Function) -> None:
     orders = [["lane", "data", "pipe"], ["lane", "pipe", "data"], ["data", "lane", "pipe"], ["lane"]]
     _judge(
         winner, [({name: _CLEAR[name] for name in order}, {name: _FAIR[name] for name in order}) for order in orders]
@@ -43,13 +40,13 @@ def clear_winner(winner: Winner) -> None:
 
 
 @case("None if nobody wins every round")
-def nobody_wins(winner: Winner) -> None:
+def nobody_wins(winner: Function) -> None:
     lost_one = {"lane": [2.0, 2.2, 4.0, 2.0], "data": [1.0, 1.1, 2.0, 1.6], "pipe": [1.4, 1.5, 2.4, 1.5]}
     _judge(winner, [(lost_one, _FAIR)], hint_id="not_every_round")
 
 
 @case("None if the fastest two drew a round")
-def draw_is_no_win(winner: Winner) -> None:
+def draw_is_no_win(winner: Function) -> None:
     drew_one = {"lane": [2.0, 2.2, 4.0], "data": [1.1, 1.2, 2.1], "pipe": [1.3, 1.2, 2.6]}
     _judge(winner, [(drew_one, _FAIR)], hint_id="draw_counts")
 
@@ -67,7 +64,7 @@ _UNFAIR = {
 
 
 @case("an entrant whose losses differ does not count, and does not block another")
-def unfair_entrants(winner: Winner) -> None:
+def unfair_entrants(winner: Function) -> None:
     questions = [
         ({"lane": _CLEAR["lane"], name: times, **_CLEAR}, {"lane": _LOSSES, name: losses, **_FAIR})
         for name, losses in _UNFAIR.items()
@@ -93,7 +90,7 @@ _FAR = ([0.0012] * 3, [0.0, 0.0, 0.0012], [0.0025, 0.0, 0.0], [0.0, 0.005, 0.0])
 
 
 @case("close is within 0.001 of the baseline's, step by step, however large the losses are")
-def as_close_as_asked(winner: Winner) -> None:
+def as_close_as_asked(winner: Function) -> None:
     times = {"lane": [3.0], "other": [1.0]}
     questions = [
         (times, {"lane": right, "other": [round(loss + sign * gap, 4) for loss, gap in zip(right, gaps, strict=True)]})
@@ -114,13 +111,13 @@ def as_close_as_asked(winner: Winner) -> None:
 
 
 @case("close is close to the baseline, not to another entrant")
-def close_to_the_baseline(winner: Winner) -> None:
+def close_to_the_baseline(winner: Function) -> None:
     losses = {name: [round(loss + gap, 4) for loss in _LOSSES] for name, gap in (("data", 0.0008), ("pipe", 0.0016))}
     _judge(winner, [({"lane": [3.0], "data": [2.0], "pipe": [1.0]}, {"lane": _LOSSES, **losses})])
 
 
 @case("random races")
-def races_by_chance(winner: Winner) -> None:
+def races_by_chance(winner: Function) -> None:
     """Two to five entrants, one to three rounds; a quarter of them learns something else."""
     chance = random.Random(1606)
     questions = []

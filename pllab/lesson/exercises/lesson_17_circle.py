@@ -5,32 +5,31 @@ every wait of the answer is looked up in the schedule, and any circle is right.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.rows import read_action
 from pllab.schedule import Action, Schedule, interleaved, needs, one_f_one_b, problems, split_backwards, zb_h1, zbv
 
-FindCircle = Callable[[Schedule], Any]
 _ENDLESS = ("endless", "Your search never ends: note which actions it has visited, and stop when one comes again.")
 _CROSSED = Schedule.of([["0F0", "0B0", "0F1", "0B1"], ["1F0", "1F1", "1B0", "1B1"]], "crossed")
 
 
 @case("two ranks that wait for each other", on_hang=_ENDLESS)
-def two_ranks(find_circle: FindCircle) -> None:
+def two_ranks(find_circle: Function) -> None:
     """The circle of the lesson, with whole and with split backwards."""
     halves = split_backwards(_CROSSED).rows
     _judge(find_circle, [_CROSSED, Schedule(halves), Schedule(halves[::-1])])
 
 
 @case("an action that waits for a later one in its own row", on_hang=_ENDLESS)
-def own_row(find_circle: FindCircle) -> None:
+def own_row(find_circle: Function) -> None:
     _judge(find_circle, [Schedule.of([["0F0", "0W0", "0I0"], ["1F0", "1I0", "1W0"]])])
 
 
 @case("an empty list for a schedule that is legal", on_hang=_ENDLESS)
-def legal(find_circle: FindCircle) -> None:
+def legal(find_circle: Function) -> None:
     backwards = Schedule(zb_h1(3, 4).rows[::-1], "ZB-H1 from the last rank to the first")
     for schedule in (one_f_one_b(2, 2), zb_h1(3, 4), interleaved(2, 4), zbv(3, 5), one_f_one_b(1, 1), backwards):
         if circle := _circle(find_circle(schedule)):
@@ -39,12 +38,12 @@ def legal(find_circle: FindCircle) -> None:
 
 
 @case("schedules with a few actions in the wrong place", on_hang=_ENDLESS)
-def long_ones(find_circle: FindCircle) -> None:
+def long_ones(find_circle: Function) -> None:
     _judge(find_circle, _swapped())
 
 
 @case("rows in any order, and stages on any rank", on_hang=_ENDLESS)
-def random_ones(find_circle: FindCircle) -> None:
+def random_ones(find_circle: Function) -> None:
     _judge(find_circle, _shuffled())
 
 
@@ -73,7 +72,7 @@ def _shuffled() -> Iterator[Schedule]:
                 yield shuffled
 
 
-def _judge(find_circle: FindCircle, schedules: Iterable[Schedule]) -> None:
+def _judge(find_circle: Function, schedules: Iterable[Schedule]) -> None:
     for schedule in schedules:
         circle = _circle(find_circle(schedule))
         where = f"In this schedule:\n{schedule}\n"

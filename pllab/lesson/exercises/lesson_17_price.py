@@ -10,12 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 from pllab import schedule as schedules
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.mistakes import Mistake, compare
 from pllab.memory import Held
 from pllab.schedule import Schedule, one_f_one_b, peak_in_flight
-
-Price = Callable[[Schedule], Any]
 
 
 def _questions() -> list[tuple[Schedule]]:
@@ -73,7 +71,7 @@ def _messages(schedule: Schedule, rank_of: Callable[[int], int] | None = None) -
     return 2 * schedule.num_microbatches * sum(one != other for one, other in pairwise(homes))
 
 
-def _compare(price: Price, part: int, truth: Callable[[Schedule], Any], hint_id: str, *mistakes: Mistake) -> None:
+def _compare(price: Function, part: int, truth: Callable[[Schedule], Any], hint_id: str, *mistakes: Mistake) -> None:
     """Compare one part of the pairs."""
     compare(
         price,
@@ -87,7 +85,7 @@ def _compare(price: Price, part: int, truth: Callable[[Schedule], Any], hint_id:
 
 
 @case("each rank holds what the rows say, for whole and for split backwards")
-def right_memory(price: Price) -> None:
+def right_memory(price: Function) -> None:
     _compare(
         price,
         0,
@@ -113,7 +111,7 @@ def right_memory(price: Price) -> None:
 
 
 @case("the messages are those between ranks, wherever the stages lie")
-def right_messages(price: Price) -> None:
+def right_messages(price: Function) -> None:
     _compare(
         price,
         1,

@@ -3,7 +3,8 @@
 Starting processes is what a check with ranks waits for. So one launch answers all cases: its processes meet again and
 again, in the worlds of a plan. Every world begins when all processes stand at its door, and only then do deadlines run:
 a busy machine starts slowly, and is no deadlock. What a rank sends goes into a file at once, so that the cause is known
-even when gloo ends the process. What is refused about a run as such is in `failures`.
+even when gloo ends the process. What nobody waits for may still be under way when it is read: how far each call came
+tells that, and a deadlock. What is refused about a run as such is in `failures`.
 """
 
 import json
@@ -18,14 +19,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pllab import comm
 from pllab.comm.errors import is_echo
+from pllab.comm.group_calls import GroupCall, HeardWork, Step, hear_calls
 from pllab.comm.processes import text_of
 from pllab.lesson.encoding import decode, encode
 from pllab.lesson.exercise import once_a_check
-from pllab.lesson.exercises.waits import Started, watch_waits
 from pllab.lesson.own_code import copied, their_line
 
 _enter_group = copied(comm.setup)  # exercise 02.2 asks for it
@@ -41,6 +42,63 @@ RANKS = [(size, rank) for size in SIZES for rank in range(size)]
 DEADLINE_S = 5.0  # of a message, once all ranks are there
 LATE_S = 20.0  # of one world; for what waits elsewhere than in a message
 _LAUNCH_S = 100.0
+
+
+@dataclass
+class Started:
+    """A call that this process made, and how far it came; `peer` is None for a receive from anybody."""
+
+    name: str
+    peer: int | None
+    state: Literal["started", "waiting", "through"] = "started"
+
+    def __str__(self) -> str:
+        what = f"{'an' if self.name[0] in 'aeiou' else 'a'} {self.name}"
+        if self.name not in ("send", "receive"):
+            return what
+        other = "anybody" if self.peer is None else f"rank {self.peer}"
+        return f"{what} {'to' if self.name == 'send' else 'from'} {other}"
+
+
+class _Handle(HeardWork):
+    """torch's handle of a call; whoever asks for its future or its result takes care of the end."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("get_future", "get_future_result", "result"):
+            self._on_step("waited")
+        return super().__getattr__(name)
+
+
+@contextmanager
+def watch_waits() -> Iterator[list[Started]]:
+    """List every call that this process starts inside the block, through whatever function of torch.
+
+    Example: after `dist.isend(x, 1)` the list is `[Started("send", 1, "started")]`, and after its `wait()` the state is
+    "through". While a rank stands in `wait()`, or `wait()` has raised, it is "waiting".
+
+    A handle is kept until its call is through, or else to the end of the block, so a receive that nobody waits for
+    still takes its message, and does not look like a deadlock of its sender. With its call it lets go of the tensors.
+    """
+    calls: list[Started] = []
+    kept: dict[int, HeardWork] = {}
+
+    def listen(call: GroupCall) -> Callable[[Any], HeardWork]:
+        def started(work: Any) -> HeardWork:
+            number, one = len(calls), Started(call.name, call.args[1] if call.method in ("send", "recv") else None)
+
+            def go_on(step: Step) -> None:
+                one.state = "waiting" if step == "waiting" else "through"
+                if one.state == "through":
+                    kept.pop(number, None)
+
+            calls.append(one)
+            handle = kept[number] = _Handle(work, go_on)
+            return handle
+
+        return started
+
+    with hear_calls(listen):
+        yield calls
 
 
 @dataclass(frozen=True)
@@ -123,8 +181,12 @@ Program = Callable[[Watch, int, int, Any], Any]
 """`program(watch, rank, world_size, solution)` on every rank of a world; it returns what it saw."""
 
 
-def until_one_fails(calls: Callable[..., Iterator[tuple[str, Attempt]]]) -> Program:
-    """The program that makes the calls of a generator, which yields their names and attempts.
+Calls = Iterator[tuple[str, Attempt]]
+"""What the generator of a program yields: the names of its calls, and the attempts."""
+
+
+def until_one_fails(calls: Callable[..., Calls]) -> Program:
+    """The program that makes the calls of a generator.
 
     The first that fails on this rank is the last: its peers notice that the rank leaves the group.
     """

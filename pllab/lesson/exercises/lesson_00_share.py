@@ -1,13 +1,11 @@
-"""The one small exercise of lesson 00: which items of a job does a rank take?"""
+"""The cases of exercise 00.1: `my_share(items, rank, world_size)`, the items of a job that a rank takes."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from pllab.lesson.exercise import Asked, Exercise, Wrong, case
-
-MyShare = Callable[[list[Any], int, int], Any]
+from pllab.lesson.exercise import Asked, Function, Wrong, case
 
 _SIZES = [(number, world_size) for world_size in (2, 1, 3, 4, 6, 8) for number in (7, 0, 1, 6, 8, 9, 10, 64, 257)]
 
@@ -37,7 +35,7 @@ _ODD_ITEMS: list[list[Any]] = [
 
 
 @case("every item is done once, and shares differ by at most one item")
-def fair_shares(my_share: MyShare) -> None:
+def fair_shares(my_share: Function) -> None:
     for number, world_size in _SIZES:
         items = [f"item {index}" for index in range(number)]
         shares = _shares(my_share, items, world_size)
@@ -51,7 +49,7 @@ def odd_items(my_share: Asked) -> None:
         _judge(*my_share.inside(odd_shares, number))
 
 
-def odd_shares(my_share: MyShare, number: int) -> tuple[str, list[int], list[list[int]]]:
+def odd_shares(my_share: Function, number: int) -> tuple[str, list[int], list[list[int]]]:
     """In the process of the function: what became of the items in words, then all identities and those in each share.
 
     Items are told apart by identity: equal ones are separate, and a copy is another one.
@@ -63,7 +61,7 @@ def odd_shares(my_share: MyShare, number: int) -> tuple[str, list[int], list[lis
 
 
 @case("the given list does not change")
-def leaves_the_list(my_share: MyShare) -> None:
+def leaves_the_list(my_share: Function) -> None:
     items = ["d", "a", "c", "b", "e"]
     for rank in (0, 1):
         given = list(items)
@@ -72,7 +70,7 @@ def leaves_the_list(my_share: MyShare) -> None:
             raise Wrong("changed", f"The list {items} was {given} after the call of rank {rank}; others still need it.")
 
 
-def _shares(my_share: MyShare, items: list[Any], world_size: int) -> list[Sequence[Any]]:
+def _shares(my_share: Function, items: list[Any], world_size: int) -> list[Sequence[Any]]:
     shares = [my_share(list(items), rank, world_size) for rank in range(world_size)]
     for share in shares:
         if not isinstance(share, Sequence) or isinstance(share, str):
@@ -91,15 +89,3 @@ def _judge(what: str, items: Sequence[Any], shares: Sequence[Sequence[Any]]) -> 
         raise Wrong("twice", f"{what}; that is {sum(sizes)} in all, so some are done more than once.")
     if max(sizes) - min(sizes) > 1:
         raise Wrong("unbalanced", f"{what}; one rank does {max(sizes)} and another only {min(sizes)}.")
-
-
-EXERCISES = (
-    Exercise(
-        id="00.1",
-        title="My share of the work",
-        difficulty=1,
-        cases=(fair_shares, odd_items, leaves_the_list),
-        package=("pllab.data.DataPartitioner",),
-        lends=False,
-    ),
-)

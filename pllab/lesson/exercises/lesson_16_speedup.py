@@ -1,21 +1,14 @@
-"""The exercises of lesson 16: a ratio that can be defended, and a winner that has to win.
-
-The cases of 16.2, the winner, are in a file of their own.
-"""
+"""The cases of exercise 16.1: `speedup(baseline, contender)`, a ratio that can be defended, or None."""
 
 import math
 import random
-from collections.abc import Callable
 from functools import partial
 from itertools import product
 from statistics import mean, median
 from typing import Any
 
-from pllab.lesson.exercise import Exercise, case, cases_of
-from pllab.lesson.exercises import lesson_16_winner as fair
+from pllab.lesson.exercise import Function, case
 from pllab.lesson.mistakes import Mistake, compare
-
-Speedup = Callable[[list[float], list[float]], Any]
 
 
 def _ratios(baseline: list[float], contender: list[float]) -> list[float]:
@@ -55,13 +48,13 @@ _MISTAKES = [
 
 
 @case("the median of the per-round ratios, on a machine that slows down")
-def drifting(speedup: Speedup) -> None:
+def drifting(speedup: Function) -> None:
     questions = [([2.0] * 5, [1.0] * 5), ([1.1, 1.2, 1.5, 2.0, 2.6], [0.5, 0.8, 0.5, 1.6, 1.3])]
     _judge(speedup, questions, mistakes=_MISTAKES)
 
 
 @case("any number of rounds, even or odd, all won or all lost")
-def any_number(speedup: Speedup) -> None:
+def any_number(speedup: Function) -> None:
     questions = [([2.0, 3.0], [1.0, 1.0]), ([1.0, 1.1, 1.0], [2.0, 2.2, 2.5])]
     chance = random.Random(16)
     for count, (least, most) in product((1, 2, 4, 3, 8, 9), ((0.3, 0.9), (1.1, 3.0))):
@@ -71,38 +64,19 @@ def any_number(speedup: Speedup) -> None:
 
 
 @case("each side wins some rounds: None")
-def within_the_spread(speedup: Speedup) -> None:
+def within_the_spread(speedup: Function) -> None:
     one, other = [1.0, 1.3, 0.9, 1.1, 1.0], [0.95, 1.35, 0.85, 1.15, 0.9]
     _judge(speedup, [(one, other), (other, one)], hint_id="within_the_spread")
 
 
 @case("a drawn round has no winner: None")
-def drawn_round(speedup: Speedup) -> None:
+def drawn_round(speedup: Function) -> None:
     one, other = [1.5, 1.2, 1.1, 1.8], [1.0, 1.2, 1.0, 1.0]
     _judge(speedup, [(one, other), (other, one), ([2.0], [2.0])], hint_id="draw_counts")
 
 
 @case("a small lead is no draw")
-def small_lead(speedup: Speedup) -> None:
+def small_lead(speedup: Function) -> None:
     narrow, short, tiny = [1.004, 1.003], [0.0004, 0.0003], [1.0000000001, 1.0000000003]
     pairs = [(narrow, [1.0, 1.0]), (short, [0.0002, 0.0002]), (tiny, [1.0, 1.0])]
     _judge(speedup, [*pairs, *((other, one) for one, other in pairs)], hint_id="small_lead")
-
-
-EXERCISES = (
-    Exercise(
-        id="16.1",
-        title="A speed-up you can defend",
-        difficulty=2,
-        cases=(drifting, any_number, within_the_spread, drawn_round, small_lead),
-        package=("pllab.bench.measure.speedup",),
-    ),
-    Exercise(
-        id="16.2",
-        title="Name the winner, or nobody",
-        difficulty=2,
-        cases=cases_of(fair),
-        package=("pllab.bench.measure.check_same_losses", "pllab.bench.racing.RaceResult"),
-        lends=False,
-    ),
-)
