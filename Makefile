@@ -18,25 +18,25 @@ lab: .venv/workspace.stamp # with the settings of assets/lab: no question about 
 		--LabApp.default_url=/lab/workspaces/lessons/tree/notebooks/00_first_two_ranks.ipynb $(ROOT_FLAG)
 
 test: check # one pool: while notebooks compute, tests wait for processes and browsers
-	$(LEARNER) $(PYTEST) --dist=loadgroup $(NBVAL) tests notebooks
+	$(LEARNER) $(PYTEST) $(NBVAL) tests notebooks
 
 check: .venv/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --numprocesses=3 # two cores: a third waits for browsers and ranks
+PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --numprocesses=3 --dist=loadfile --no-loadscope-reorder # two cores: the third waits for ranks
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout=90
 LEARNER := PLLAB_HOME=$$(mktemp -d) # who has solved nothing
 
 unit: .venv/test.stamp
-	$(PYTEST) --dist=loadgroup
+	$(PYTEST)
 
 notebooks: .venv/test.stamp
-	$(LEARNER) $(PYTEST) --dist=loadfile $(NBVAL) notebooks
+	$(LEARNER) $(PYTEST) $(NBVAL) notebooks
 
 exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long
-	$(PYTEST) --dist=loadgroup -m exhaustive
+	$(PYTEST) -m exhaustive
 
 site: .venv/lab.stamp # opens in any browser: build/site/index.html
 	$(BIN)/python -m pllab.lesson.site build/site notebooks

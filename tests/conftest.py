@@ -8,7 +8,20 @@ from typing import Any
 
 import pytest
 
-LONGEST = {"test_pretend_gpu.py", "test_layouts.py", "test_lessons_on_gpus.py", "test_grading.py", "test_faults.py"}
+LONG = {  # of these files each test is long and shares nothing with the others
+    "test_pretend_gpu.py",
+    "test_layouts.py",
+    "test_lessons_on_gpus.py",
+    "test_lessons.py",
+    "test_grading.py",
+    "test_faults.py",
+    "test_clinic.py",
+    "test_exercises.py",
+    "test_solutions.py",
+    "test_machine.py",
+    "test_scale.py",
+    "test_readme.py",
+}
 
 
 def pytest_configure() -> None:
@@ -30,21 +43,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if any("mark.cuda" in file.read_text() for file in files) else True
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A file stays in one worker, for what its tests share; long tests and those of each exercise go where room is.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, so that no worker has to wait for it at the end."""
+    items.sort(key=lambda item: (item.path.name not in LONG, item.path.suffix != ".ipynb"))
 
-    The longest come first, so that no worker waits for them at the end.
-    """
-    if not config.pluginmanager.hasplugin("xdist"):  # a GPU machine may have nothing but torch and pytest
-        return
-    for item in items:
-        shared = not (hasattr(item, "callspec") and "exercise" in item.callspec.params)
-        if item.get_closest_marker("exhaustive"):
-            shared = "chromium" in item.fixturenames and "own_page" not in item.fixturenames
-        if shared:
-            item.add_marker(pytest.mark.xdist_group(item.location[0]))
-    items.sort(key=lambda item: Path(item.location[0]).name not in LONGEST)
+
+@pytest.hookimpl(optionalhook=True)  # a GPU machine may have nothing but torch and pytest
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file stays in one worker, for what its tests share; long tests that share nothing go where room is."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return nodeid if Path(file).name in LONG else file
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")
