@@ -112,7 +112,7 @@ class MissingTime:
         parts = "\n".join(f"{1e3 * seconds:+7.1f} ms  {reason}" for reason, seconds in self.parts.items())
         return (
             f"The step took {1e3 * measured:.0f} ms (real) in place of {1e3 * predicted:.0f} ms (simulated). "
-            f"Of the {1e3 * (measured - predicted):+.1f} ms, for each lane:\n{parts}"
+            f"Of the {1e3 * (measured - predicted):+.1f} ms, mean of the lanes:\n{parts}"
         )
 
     def in_race(self, result: RaceResult, name: str) -> str:

@@ -65,8 +65,8 @@ def price_of(model: Model, layout: Layout, machine: Machine) -> Price:
     The head counts as blocks with as many weights. Under 1F1B stage 0 holds the most: a micro-batch for each stage,
     and the embedding beside its blocks.
 
-    Source: Korthikanti et al. 2022 for activations, 34 bytes or 17 numbers, all split over tp; Rajbhandari et al. 2020
-    for what ZeRO shards; Narayanan et al. 2021 for the bubble.
+    Source: Korthikanti et al. 2022 for activations, 34 bytes x width a token and block, split over tp; Rajbhandari et
+    al. 2020 for what ZeRO shards; Narayanan et al. 2021 for the bubble.
     """
     dp, tp, pp, rows, m, zero = layout
     width, tokens = model.width, rows * model.num_tokens

@@ -44,7 +44,7 @@ def test_the_parts_are_what_eighths_alone_and_lanes_at_once_take_and_add_up_to_t
     assert shared == pytest.approx((8 * 10 - 8 * 7) / 2 / 1000)
     assert sum(idle) == pytest.approx((SLOW.timeline.idle - lost.predicted.idle) / 2)
     assert sum(lost.parts.values()) == pytest.approx(SLOW.timeline.makespan - 0.027)
-    said = "The step took 45 ms (real) in place of 27 ms (simulated). Of the +18.0 ms, for each lane:"
+    said = "The step took 45 ms (real) in place of 27 ms (simulated). Of the +18.0 ms, mean of the lanes:"
     assert lost.report().startswith(said)
     assert "+4.0 ms  small pieces" in lost.report() and "+12.0 ms  two lanes at once" in lost.report()
     assert lost.picture().alt.index("a step of the pipe") < lost.picture().alt.index("predicted")
