@@ -55,7 +55,7 @@ clean:
 	$(PIP) -e ".[lab]"
 	touch $@
 
-.venv/workspace.stamp: .venv/lab.stamp assets/lab/workspace.json # the file browser is folded: a lesson has the width
+.venv/workspace.stamp: assets/lab/workspace.json | .venv/lab.stamp # the file browser is folded: a lesson has the width
 	$(BIN)/jupyter lab workspaces import assets/lab/workspace.json
 	touch $@
 

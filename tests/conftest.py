@@ -18,7 +18,6 @@ LONG = {  # of these files each test is long and shares nothing with the others
     "test_clinic.py",
     "test_exercises.py",
     "test_solutions.py",
-    "test_machine.py",
     "test_scale.py",
     "test_readme.py",
 }

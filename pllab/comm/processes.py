@@ -12,6 +12,7 @@ import fcntl
 import importlib
 import json
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -195,7 +196,8 @@ def on_byte(call: Callable[[bytes], None]) -> None:
 def hold(folder: str) -> None:
     """In a child: wait in a thread for the leash to close; standard input is replaced, so nothing else reads it."""
     remove_with_owner(folder)
-    leash = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, _LEASH_FROM)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    leash = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, min(_LEASH_FROM, most // 2))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

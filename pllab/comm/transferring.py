@@ -66,7 +66,7 @@ def run_transfers(collective: Collective, tensor: torch.Tensor, group: Group | N
 
 
 def take_part(mine: list[Transfer], chunks: list[torch.Tensor], me: int, group: Group | None) -> None:
-    """Send and receive at the same time, as a ring must; what arrived is used when all are through."""
+    """Send and receive at the same time, as a ring must; what has arrived is used only once all are done."""
     leaving = [send_async(chunks[one.chunk], in_world(one.to, group), group) for one in mine if one.source == me]
     coming = [(one, torch.empty_like(chunks[one.chunk])) for one in mine if one.to == me]
     arriving = [receive_async(new, in_world(one.source, group), group) for one, new in coming]

@@ -83,6 +83,8 @@ def _server_of(_process: int) -> ForkServer:
 
 def warm_server() -> ForkServer:
     """What starts checks and their ranks; it begins with the first check and ends with this process."""
-    if not _server_of(os.getpid()).is_alive:
+    server = _server_of(os.getpid())
+    if not server.is_alive:
+        server.end()
         _server_of.cache_clear()
     return _server_of(os.getpid())

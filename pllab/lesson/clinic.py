@@ -89,7 +89,7 @@ class WardRound:
     def _rows(self) -> Iterator[list[str]]:
         num_ranks = max(len(visit.records) for visit in self.jobs.values())
         ranks = [f"rank {rank}" for rank in range(num_ranks)]
-        yield ["job", *ranks, "waits for rank", "came last by", "printed last", "state (real)"]
+        yield ["job", *ranks, "waits for rank", "came last by (real)", "printed last", "state (real)"]
         for job, visit in self.jobs.items():
             first = max(record.next_number for record in visit.records) - CALLS_PER_STEP
             calls = [[_shown(call) for call in record.calls if call.number >= first] for record in visit.records]

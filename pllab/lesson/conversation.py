@@ -41,7 +41,7 @@ class Conversation:
 
     folder: an empty one, for its stack.
     printed: an open file for what it prints.
-    hash_seed: it is a new Python that hashes texts with this seed, not a fork.
+    hash_seed: it is a new Python that hashes texts with this seed.
     """
 
     def __init__(

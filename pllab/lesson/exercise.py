@@ -29,7 +29,7 @@ class Undecided(BaseException):
 
 
 Function = Callable[..., Any]
-"""The learner's function; a file of cases says in its first line how it is called."""
+"""The learner's function, as its notebook declares it."""
 
 
 class Asked(Protocol):
@@ -115,9 +115,14 @@ class Exercise:
     deadline_s: float = 20.0
 
     @property
+    def lesson(self) -> str:
+        """The number of its lesson, "09" of "09.1"."""
+        return self.id.partition(".")[0]
+
+    @property
     def cases(self) -> tuple[Case, ...]:
         """The cases that its file defines, in order; the file is imported when they are asked for."""
-        module = import_module(f"pllab.lesson.exercises.lesson_{self.id[:2]}_{self.file}")
+        module = import_module(f"pllab.lesson.exercises.lesson_{self.lesson}_{self.file}")
         return tuple(each for each in vars(module).values() if isinstance(each, Case))
 
     @property
@@ -249,4 +254,4 @@ def find(exercise_id: str) -> Exercise:
 
 def exercises_of(lesson: str) -> tuple[Exercise, ...]:
     """All exercises of a lesson, in order: `exercises_of("09")`; empty when it has none."""
-    return tuple(exercise for exercise in EXERCISES if exercise.id.partition(".")[0] == lesson)
+    return tuple(exercise for exercise in EXERCISES if exercise.lesson == lesson)

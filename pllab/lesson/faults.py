@@ -47,7 +47,7 @@ class Fault:
 
     @classmethod
     def drawn(cls, ward: str | None, seed: int) -> "Fault":
-        """The fault of a ward under a seed, which draws the ward too if it is None; two steps are healthy first.
+        """The fault of a ward under a seed; without a ward the seed draws that too. The first two steps are healthy.
 
         Raises:
             ValueError: there is no such ward.

@@ -82,12 +82,17 @@ class ForkServer:
 
     modules: what to import.
     home: the folder that every child works in; by default the one of who starts it.
-    within: a command that runs the fork server's own, such as bubblewrap's.
+    within: a command that runs the fork server's own, such as bubblewrap's; only where Python can fork.
+
+    Raises:
+        RuntimeError: a command is given, and Python cannot fork.
     """
 
     def __init__(self, *modules: str, home: Path | None = None, within: Sequence[str] = ()) -> None:
         self._modules, self._home, self._within = modules, home, within
         self._forks = can_fork()
+        if within and not self._forks:
+            raise RuntimeError("a sandbox needs os.fork, which this Python does not have or cannot use; grade on Linux")
         self._waiting = [self._begin() for _ in range(1 if self._forks else _NUM_SPARES)]
 
     def start(
@@ -172,12 +177,15 @@ class ForkServer:
 
     def _use_spare(self, order: dict[str, Any], handed: Mapping[int, int]) -> Warm:
         """Let the spare that has waited longest become the child; another one starts behind it."""
-        process, door = self._waiting[0]
-        with _hand_over(door, order, handed) as told:
-            if _number(told, _START_S, otherwise=-1) < 0:
-                raise RuntimeError(_ENDED)
-        door.close()
-        self._waiting = [*self._waiting[1:], self._begin()]
+        process, door = self._waiting.pop(0)  # first of all: an interrupted start does not hand it out again
+        try:
+            self._waiting.append(self._begin())
+            with door, _hand_over(door, order, handed) as told:
+                if _number(told, _START_S, otherwise=-1) < 0:
+                    raise RuntimeError(_ENDED)
+        except BaseException:
+            process.kill()
+            raise
 
         def end(timeout: float | None) -> int:
             code = process.wait(timeout)
@@ -308,7 +316,8 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
             os.execve(command[0], command, os.environ | {"PYTHONHASHSEED": order["hash_seed"]})
         sys.path[:] = order["path"]
         sys.argv[1:] = order["arguments"]
-        (processes.hold if 0 in order["fds"] else processes.remove_with_owner)(order["folder"])
+        begin = processes.hold if 0 in order["fds"] else processes.remove_with_owner  # a spare has its leash already
+        begin(order["folder"])
         module, _, function = order["entry"].partition(":")
         getattr(importlib.import_module(module), function)()
         code = 0

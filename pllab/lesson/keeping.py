@@ -21,13 +21,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from pkgutil import resolve_name
 from types import FunctionType, ModuleType
 from typing import Any
 
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
-from pllab.lesson.own_code import codes_of
+from pllab.lesson.own_code import codes_of, named
 
 _HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
 
@@ -83,7 +82,7 @@ def mine(exercise_id: str) -> Any:
     exercise = find(exercise_id)
     if not (exercise.package and exercise.lends):
         raise ValueError(f"my_pllab.py has no {exercise_id} ({exercise.title}) yet, and pllab has none to lend")
-    return resolve_name(exercise.package[0])
+    return named(exercise.package[0])
 
 
 @dataclass(frozen=True)

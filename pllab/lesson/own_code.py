@@ -42,6 +42,11 @@ def their_line(error: BaseException) -> str:
     return f"line {line} of {frame.f_code.co_name}: {summary.line}".removesuffix(": ")
 
 
+def named(path: str) -> Any:
+    """What a dotted path names in a module; if the import of the module fails, that error says why."""
+    return resolve_name(":".join(path.rsplit(".", 1)))
+
+
 def packaged_as(solution: Any, package: tuple[str, ...]) -> str:
     """The name in `package` of a solution that is the package's own, even in a partial, bound, or as a base class.
 
@@ -51,7 +56,7 @@ def packaged_as(solution: Any, package: tuple[str, ...]) -> str:
     for path in package:
         if path.rpartition(".")[0] not in sys.modules:
             continue  # what was never imported is not it, and importing it takes seconds
-        asked = resolve_name(path)
+        asked = named(path)
         if core is _core(asked) or (isinstance(core, type) and isinstance(asked, type) and issubclass(core, asked)):
             return path
     return ""

@@ -235,7 +235,7 @@ def _draw(answer: Answer) -> Any:
             axes.barh(row, ends[1] - ends[0], left=ends[0], height=0.28, color=colour, edgecolor="black")
         else:
             axes.plot(value, row, symbol, color=colour, markersize=11, markeredgecolor="black", clip_on=False)
-        text, middle = " to ".join(map(asked.write, ends)), sum(ends) / len(ends)
+        text, middle = write_ends(value, asked.write), sum(ends) / len(ends)
         axes.annotate(text, (middle, row), xytext=(0, 9), textcoords="offset points", ha="center")
     if answer.spread is not None and answer.engine != "calculated":
         axes.hlines(0, *answer.spread, color="black", linewidth=2, zorder=0)

@@ -14,6 +14,7 @@ from pllab.comm import (
     run_transfers,
     tree_broadcast,
 )
+from tests.tiers import exhaustive
 
 SHAPES = [(0,), (), (1,), (7,), (3, 5), (1001,), (70_001,)]
 DTYPES = [torch.int64, torch.float32, torch.float64, torch.bfloat16]
@@ -92,7 +93,7 @@ def refusals(size):
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("size", [2, 3, *(pytest.param(size, marks=pytest.mark.exhaustive) for size in (1, 4, 5))])
+@pytest.mark.parametrize("size", [2, 3, *exhaustive(1, 4, 5)])
 def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size, quick_ranks):
     for seen in launch(against_gloo, size, backend="gloo", timeout_s=60):
         for case, outcome in seen.items():
@@ -102,7 +103,7 @@ def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size, quick_ranks):
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("size", [3, pytest.param(4, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("size", [3, *exhaustive(4)])
 def test_a_large_ring_has_the_bits_of_gloo(size, quick_ranks):
     assert all(launch(ring_of_a_large_tensor, size, backend="gloo", timeout_s=60))
 

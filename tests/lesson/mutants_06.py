@@ -288,4 +288,4 @@ WRONG = [
 ]
 
 # Accepted once.
-LET_THROUGH = [("06.1", "wrong", float16_on_the_wire)]
+LET_THROUGH = [("06.1", "dtype_lost", float16_on_the_wire)]

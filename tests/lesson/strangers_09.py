@@ -514,7 +514,6 @@ RIGHT = [
 ]
 WRONG = [
     ("09.1", w1_empty, "empty schedule fails"),
-    ("09.4", w4_non_leaf, "begin is no leaf"),
     ("09.5", w5_tokens, "tokens asked for gradients"),
     ("09.5", w5_one_stage, "one stage: no loss"),
     ("09.2", compute_in_place, "copies the result into the old tensor"),

@@ -18,10 +18,11 @@ import cloudpickle
 import pytest
 
 from pllab.lesson import Exercise, Outcome, check, conversation
-from pllab.lesson.exercise import exercises_of
+from pllab.lesson.exercise import EXERCISES
 from pllab.lesson.exercises import lesson_09_bench
 from pllab.lesson.verdict import Verdict
 from tests.lesson.judge import judged, name_of
+from tests.tiers import exhaustive
 
 Solution = Callable[..., Any]
 
@@ -33,7 +34,6 @@ VARIANTS = [import_module(f"tests.lesson.variants_{lesson}") for lesson in LESSO
 STRANGERS = [import_module(f"tests.lesson.strangers_{lesson}") for lesson in LESSONS]
 LET_THROUGH = [wrong for module in MUTANTS for wrong in getattr(module, "LET_THROUGH", [])]
 HANGING = [wrong for module in MUTANTS for wrong in getattr(module, "HANGING", [])]
-EXERCISES = [exercise for lesson in LESSONS for exercise in exercises_of(lesson)]
 
 
 # Ranks start slowly in the process of a check: of the exercises with ranks, which have more time, one stands for all.
@@ -143,8 +143,8 @@ def test_every_other_right_solution_passes(exercise):
 
 @pytest.mark.parametrize(
     ("exercise_id", "hint_id", "solution"),
-    [HANGING[0], *(pytest.param(*wrong, marks=pytest.mark.exhaustive) for wrong in HANGING[1:])],
-    ids=lambda value: value if isinstance(value, str) else name_of(value),
+    [HANGING[0], *exhaustive(*HANGING[1:])],
+    ids=name_of,
 )
 def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution, monkeypatch):
     """Also on a busy machine, where a check would say that it could not decide, since it goes on for ever."""
@@ -163,4 +163,6 @@ def test_every_exercise_has_right_and_wrong_ones():
     for exercise in EXERCISES:
         assert len(right_ones(exercise)) >= 6, exercise.id
         assert len({hint_id for _, hint_id in wrong_ones(exercise)}) >= 4, exercise.id
+        names = [name_of(wrong) for wrong, _ in wrong_ones(exercise)]
+        assert len(set(names)) == len(names), f"{exercise.id}: of two with one name only one is judged by its hint"
         assert len(set(exercise.claims)) == len(exercise.cases), exercise.id

@@ -21,7 +21,6 @@ from pllab.lesson.sandbox import Limits
 from pllab.lesson.verdict import refusal
 from tests.lesson.handed_in import FENCED, generated, hand_in
 from tests.lesson.hostile import HOSTILE, MORE, SHARE
-from tests.tiers import exhaustive
 
 RIGHT = f"def my_share(items, rank, world_size):\n    {SHARE}"
 LIMITS = Limits(memory_bytes=1 << 30, timeout_s=20.0, fenced=FENCED)
@@ -356,7 +355,7 @@ def test_a_sheet_has_one_line_for_each_exercise_and_no_control_characters():
     assert lines[0].startswith("handed\\x1b]0;in\\n.ipynb") and "\\x1b[1A\\x1b[2K" in lines[1]
 
 
-@pytest.mark.parametrize(("asked", "given"), [(7.5, 7.5), *exhaustive((None, find("00.1").deadline_s))])
+@pytest.mark.parametrize(("asked", "given"), [(7.5, 7.5), (None, find("00.1").deadline_s)])
 def test_the_deadline_is_the_teachers_or_else_the_exercises(tmp_path, monkeypatch, asked, given):
     seen = []
 

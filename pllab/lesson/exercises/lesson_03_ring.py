@@ -123,7 +123,8 @@ def _summands(got: torch.Tensor, parts: torch.Tensor) -> str:
     numbers, found = [part.flatten()[worst].item() for part in parts], got.flatten()[worst].item()
     for some in chain.from_iterable(combinations(range(len(numbers)), count) for count in range(1, len(numbers))):
         if sum(numbers[rank] for rank in some) == found:
-            return f" (the first holds the numbers of rank {' and '.join(map(str, some))} alone)"
+            ranks = f"{'ranks' if len(some) > 1 else 'rank'} {' and '.join(map(str, some))}"
+            return f" ({found} comes from {ranks} alone)"
     return ""
 
 

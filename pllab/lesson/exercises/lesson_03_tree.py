@@ -10,7 +10,7 @@ import torch
 from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import refuse_alone, refuse_collectives, seen_in_call
 from pllab.lesson.exercises.ranks import Attempt, Calls, Watch, until_one_fails
-from pllab.lesson.exercises.tensors import difference, refuse_differences
+from pllab.lesson.exercises.tensors import difference, identical, refuse_differences
 
 _PLAN = ((7,), (6, 1), (5, 2), (4, 3))
 _WORLDS = range(2, 8)  # to 7: a tree of two children each has a round too many there
@@ -59,7 +59,7 @@ def broadcast_all(watch: Watch, rank: int, world_size: int, tree_broadcast: Func
             memory = tensor.view_as(tensor)
             one = watch.attempt(tree_broadcast, tensor, root) if root else watch.attempt(tree_broadcast, tensor)
             held = [difference(each, right) for each in (memory, tensor, one.value)]
-            if held[1] and torch.equal(tensor, make(rank)):
+            if held[1] and identical(tensor, make(rank)):
                 held[1] = f"there are still the numbers of rank {rank}; right are those of rank {root}"
             yield _name(root, kind), one.holding(held)
 

@@ -1,4 +1,4 @@
-"""The cases of exercise 08.2: `bubbles(num_microbatches, num_stages)`, the bubble's fraction and overhead.
+"""The cases of exercise 08.2: `bubbles(num_batches, num_partitions)`, the bubble's fraction and overhead.
 
 The truth is exact: fractions of the cells that the clock's grid has.
 """

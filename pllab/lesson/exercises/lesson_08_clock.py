@@ -7,6 +7,7 @@ there, and as few ticks as possible. The rules are checked on the cells; no othe
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice, product
 from operator import index
 from random import Random
@@ -120,31 +121,12 @@ def _judge(shapes: Sequence[Pair], rules: Sequence[Rule], clock_cycles: Function
             rule(ticks, m, p)
 
 
-@case("every micro-batch passes every stage once", on_hang=_ENDLESS)
-def every_pair(clock_cycles: Function) -> None:
-    _judge(_SHAPES, [_every_pair_once], clock_cycles)
-
-
-@case("a stage works on one micro-batch in a tick", on_hang=_ENDLESS)
-def one_at_a_time(clock_cycles: Function) -> None:
-    _judge(_SHAPES, [_one_at_a_time], clock_cycles)
-
-
-@case("no stage uses a result before it is there", on_hang=_ENDLESS)
-def in_order(clock_cycles: Function) -> None:
-    _judge(_SHAPES, [_after_the_stage_before], clock_cycles)
-
-
-@case("the clock ticks m + p - 1 times, and no tick is empty", on_hang=_ENDLESS)
-def few_ticks(clock_cycles: Function) -> None:
-    _judge(_SHAPES, [_as_few_as_possible], clock_cycles)
-
-
-@case("all of this holds for fewer micro-batches than stages", on_hang=_ENDLESS)
-def fewer_than_stages(clock_cycles: Function) -> None:
-    _judge(_FEW, _RULES, clock_cycles)
-
-
-@case("all of this holds for one stage", on_hang=_ENDLESS)
-def one_stage(clock_cycles: Function) -> None:
-    _judge(_ONE_STAGE, _RULES, clock_cycles)
+_clock = partial(case, on_hang=_ENDLESS)
+every_pair = _clock("every micro-batch passes every stage once")(partial(_judge, _SHAPES, [_every_pair_once]))
+one_at_a_time = _clock("a stage works on one micro-batch in a tick")(partial(_judge, _SHAPES, [_one_at_a_time]))
+in_order = _clock("no stage uses a result before it is there")(partial(_judge, _SHAPES, [_after_the_stage_before]))
+few_ticks = _clock("the clock ticks m + p - 1 times, and no tick is empty")(
+    partial(_judge, _SHAPES, [_as_few_as_possible])
+)
+fewer_than_stages = _clock("all of this holds for fewer micro-batches than stages")(partial(_judge, _FEW, _RULES))
+one_stage = _clock("all of this holds for one stage")(partial(_judge, _ONE_STAGE, _RULES))

@@ -1,4 +1,4 @@
-"""The cases of exercise 08.3: `fewest(num_stages, limit)`, the fewest micro-batches for a given bubble fraction."""
+"""The cases of exercise 08.3: `fewest_batches(num_partitions, fraction)`, micro-batches enough for a bubble."""
 
 import math
 from bisect import bisect_left
@@ -16,8 +16,8 @@ from pllab.lesson.mistakes import Mistake, compare
 _LIMITS = [(4, 0.25), (3, 0.5), (8, 0.125), (4, 0.07), (2, 0.15), (8, 0.3), (5, 0.45)]
 _LIMITS += [(8, 0.051), (4, 0.011), (2, 0.0013), (64, 0.031), (16, 0.9), (64, 0.97)]
 _LIMITS += [(8, 0.000013), (5, 0.2855), (5, 0.2859), (3, 0.00199599), (3, 0.00199603)]
-_DRAW = Random(103)
-_DRAWN = [(_DRAW.randrange(2, 65), _DRAW.randrange(30, 900) / 1000) for _ in range(12)]
+_CHANCE = Random(8)
+_DRAWN = [(_CHANCE.randrange(2, 65), _CHANCE.randrange(30, 900) / 1000) for _ in range(12)]
 _LIMITS += [(p, limit) for p, limit in _DRAWN if abs(math.remainder((p - 1) * (1 - limit) / limit, 1)) > 1e-6]
 
 

@@ -32,8 +32,8 @@ def cut(cut_step: Asked) -> None:
             if "implicitly created" in str(error):
                 raise Wrong(
                     "no_gradient",
-                    f"Your function raised {error}: a backward got None to start from. Only a tensor that begins a "
-                    "graph and asks for a gradient is left one.",
+                    f"Your function raised {getattr(error, 'shown', error)}: a backward was given no gradient to start "
+                    "from. Autograd leaves one only in a tensor that begins a graph and asks for it.",
                 ) from error
             raise
         if not ran.has_graph:

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pllab.lesson.exercise import Asked, Function, Wrong, case, inside_once
-from pllab.lesson.exercises.tensors import close
+from pllab.lesson.exercises.tensors import close, identical
 from pllab.lesson.mistakes import Mistake, compare
 
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"})
@@ -102,7 +102,7 @@ def _run_first(halves: Function, chain: _Chain) -> tuple[Seen, Callable[[], Any]
 
     def refuse_changes() -> None:
         now, then = [*inputs, *weights, grad, answer[0]], [*before[0], *before[1], before[2], returned]
-        if len(now) != len(then) or not all(map(torch.equal, now, then)):
+        if len(now) != len(then) or not all(map(identical, now, then)):
             text = (
                 "Your function changes a list or a tensor that it was given or has returned; others may still use it."
             )

@@ -96,11 +96,11 @@ def _start(name: str) -> torch.Tensor:
 
 
 def _gradient(name: str, step: int) -> torch.Tensor:
-    """Of very different sizes, which Adam evens out and SGD does not; the first is always zero."""
+    """Of very different sizes, which Adam evens out and SGD does not; of more than three numbers one is always zero."""
     numel = int(name.split()[0])
     some = torch.Generator().manual_seed(100 * numel + step)
     gradient = torch.randn(numel, generator=some) * 10.0 ** torch.randint(-2, 2, (numel,), generator=some)
-    gradient[0] = 0.0
+    gradient[3:4] = 0.0
     return gradient
 
 
@@ -149,7 +149,11 @@ def _judge_numbers(sharded_adam: Function, name: str) -> None:
         [(step, *place) for step in range(1, _STEPS + 1) for place in RANKS],
         lambda step, *_: right[step - 1],
         [
-            Mistake("not_in_place", "Write the new numbers into flat itself.", like=lambda *_: start),
+            Mistake(
+                "not_in_place",
+                "Write the new numbers into the memory of flat, as flat[:] = ... does; flat.data = ... replaces it.",
+                like=lambda *_: start,
+            ),
             Mistake("not_gathered", _STILL, when=still),
             Mistake("state_forgotten", _FORGOTTEN, when=lambda _, step, *__: step > 1),
         ],

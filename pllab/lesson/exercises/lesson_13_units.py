@@ -15,7 +15,7 @@ from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.lesson_13_parts import BYTES, judge_weight, part_of, part_size
 from pllab.lesson.exercises.ranks import RANKS, SIZES, UP_TO_3, Attempt, Watch
-from pllab.lesson.exercises.tensors import compare_tensors, detached
+from pllab.lesson.exercises.tensors import compare_tensors, detached, identical
 from pllab.lesson.mistakes import Mistake, compare
 
 _WIDTHS = (8, 7, 9, 8, 5, 6, 8)
@@ -123,7 +123,7 @@ def few_whole(train_units: Function) -> None:
 @case("gradients are not held whole: a unit's are reduced before the backward is two units further")
 def reduced_early(train_units: Function) -> None:
     for size, rank in RANKS:
-        _, _, log, behind = _seen(train_units, size)[rank].value
+        _, _, log, behind, _ = _seen(train_units, size)[rank].value
         where = f"In a world of {size}, on rank {rank},"
         if log.is_late and log.gathers <= 2 * _NUM_UNITS:  # who gathers more often is told so, by its bytes
             raise Wrong(
@@ -150,12 +150,11 @@ def train_all(watch: Watch, rank: int, world_size: int, train_units: Function) -
     """On every rank, one step: the loss, the parts, the log, and the bytes behind every part."""
     log = Log()
     units = [Unit(number, log) for number in range(_NUM_UNITS)]
-    shards = [part_of(whole, rank, world_size) for whole in _wholes()]
+    shards, rights = ([part_of(whole, rank, world_size) for whole in _wholes()] for _ in range(2))
     with comm.record_messages(log.on_message):
         one = watch.attempt(train_units, units, shards, [unit.numel for unit in units], _rows(rank))
     log._known.clear()
-    if not all(map(torch.equal, shards, (part_of(whole, rank, world_size) for whole in _wholes()))):
-        raise Wrong("wrong", f"Rank {rank}'s shards changed in the call; they are the weights of the next step.")
+    is_kept = len(shards) == len(rights) and all(map(identical, shards, rights))
     try:
         loss, parts = one.value
         parts = list(parts)
@@ -163,7 +162,7 @@ def train_all(watch: Watch, rank: int, world_size: int, train_units: Function) -
         return {_NAME: one.holding(f"{one.value!r:.60}")}
     behind = [part.untyped_storage().nbytes() if isinstance(part, torch.Tensor) else 0 for part in parts]
     loss = loss.item() if isinstance(loss, torch.Tensor) and loss.numel() == 1 else loss
-    return {_NAME: one.holding((loss, [detached(part) for part in parts], log, behind))}
+    return {_NAME: one.holding((loss, [detached(part) for part in parts], log, behind, is_kept))}
 
 
 def _wholes() -> list[torch.Tensor]:
@@ -199,4 +198,6 @@ def _returned(train_units: Function, size: int, rank: int) -> tuple[Any, list[An
         raise Wrong("no_pair", f"{where} returned {told}; return the loss and a list of parts, one for a unit.")
     if len(told[1]) != _NUM_UNITS:
         raise Wrong("no_pair", f"{where} returned {len(told[1])} parts for {_NUM_UNITS} units.")
+    if not told[4]:
+        raise Wrong("wrong", f"{where} changed its shards; they are the weights of the next step.")
     return told[0], told[1]

@@ -26,7 +26,7 @@ _FOR_ALL = 1e18  # bytes into which every layout fits
 
 @dataclass(frozen=True)
 class _Task:
-    """A model, a batch of rows and a machine; times in units of a layer's forward on one rank.
+    """A model, a batch of rows and a machine; times in seconds, of which a layer's forward takes one on one rank.
 
     sums: what the all-reduces of tp cost a layer. gradients: the same of dp, at the end. message: between two stages.
     """

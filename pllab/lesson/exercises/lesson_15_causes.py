@@ -34,7 +34,7 @@ def _judge(diagnose_visit: Function, ward: str, left: Visit | None = None) -> No
         Mistake("wrong_call", why, when=lambda found, _, right: found[::2] == right[::2]),
         Mistake("wrong", why),
     ]
-    visits = of_ward(ward)
+    visits = of_ward(ward) if left else of_ward(ward, 20)
     questions = [(records, tuple(truth)) for records, truth in (starmap(left, visits) if left else visits)]
     form = partial(parts_of, kinds=(int, int, str), form="(rank, number of the call, cause)")
     judge(diagnose_visit, questions, form, mistakes)
@@ -72,11 +72,13 @@ def _close_to_the_limit(records: list[Record], truth: Truth) -> tuple[list[Recor
 def _late(records: list[Record], number: int, ranks: Sequence[int], seconds: float) -> list[Record]:
     """The same records, but these ranks come to this call so long after all others; all go on from there."""
     last = max(one.calls[number].started_s for one in records if one.rank not in ranks)
+    shift = last + seconds - min(one.calls[number].started_s for one in records if one.rank in ranks)
 
     def moved(call: Call, is_late: bool) -> Call:
-        if call.number == number:
-            return replace(call, started_s=last + seconds) if is_late else call
-        return replace(call, started_s=call.started_s + seconds) if call.number > number else call
+        if call.number < number:
+            return call
+        start = call.started_s + shift if call.number > number else last + seconds if is_late else call.started_s
+        return replace(call, started_s=start, finished_s=None if call.finished_s is None else call.finished_s + shift)
 
     return [replace(one, calls=tuple(moved(call, one.rank in ranks) for call in one.calls)) for one in records]
 

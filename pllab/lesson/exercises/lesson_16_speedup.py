@@ -1,4 +1,4 @@
-"""The cases of exercise 16.1: `speedup(baseline, contender)`, a ratio that can be defended, or None."""
+"""The cases of exercise 16.1: `speedup(baseline_s, contender_s)`, a ratio that can be defended, or None."""
 
 import math
 import random

@@ -15,7 +15,7 @@ expect = playwright.expect
 PREPARE = f"""async (source) => {{
   {bench.LOAD}
   window.parts ??= await load(source +
-    "\\nexport {{ scaleOf, readActions, linksOf, labelOf, gapsOf, heldOf, sayGap, runOf, inkOn }};" +
+    "\\nexport {{ scaleOf, readActions, linksOf, labelOf, heldOf, sayGap, runOf, inkOn }};" +
     "\\nexport {{ writeCount, writeSeconds, writePercent, roundStep, mix }};");
   if (window.written) return;
   window.written = [];
