@@ -243,6 +243,8 @@ def _draw(answer: Answer) -> Any:
     axes.set_ylim(-0.6, len(marks) - 0.2)
     shown = [end for _, value, *_ in marks for end in ends_of(value)] + list(answer.spread or ())
     axes.set_xlim(min(asked.low, *shown), max(asked.high, *shown))
+    if asked.counted:
+        axes.locator_params("x", integer=True)
     axes.set_xlabel(asked.unit)
     axes.spines[["top", "right", "left"]].set_visible(False)
     return canvas

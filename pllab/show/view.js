@@ -111,12 +111,20 @@ class View {
   }
   /** Keys go where one looks: once it fills the window, and its picture is drawn. */
   takeKeys() {
-    if (this.isLarge && this.root.isConnected && !this.root.contains(document.activeElement)) this.focusPicture();
+    if (!this.isLarge || !this.root.isConnected || this.root.contains(document.activeElement)) return;
+    this.before = document.activeElement;
+    this.focusPicture();
   }
   focusPicture() {
     const picture = this.root.querySelector('[role=application], [role=grid][tabindex="0"], [role=grid] [tabindex="0"]');
     const shown = this.get("table") ? this.table : picture;
     shown?.focus({ preventScroll: true });
+  }
+  /** Keys go back to where they were, in JupyterLab to the next cell; a press in the widget itself keeps them. */
+  returnKeys() {
+    const { before } = this;
+    this.before = null;
+    before?.focus({ preventScroll: true });
   }
   /** Take the keys from a button that is disabled now, which would lose them. */
   keepKeys() {
@@ -130,7 +138,11 @@ class View {
   listenForProjector() {
     const stopped = new AbortController();
     const on = (target, name, react) => target.addEventListener(name, this.safely(react), { signal: stopped.signal });
-    const leave = () => this.isLarge && this.set("projector", false);
+    const leave = () => {
+      if (!this.isLarge) return;
+      this.set("projector", false);
+      this.returnKeys();
+    };
     // one at a time; all views of a widget share its theme, and no other widget has the same object
     on(document, "pl-projector", ({ detail }) => detail === this.theme || leave());
     on(document, "fullscreenchange", () => document.fullscreenElement || leave());
@@ -138,7 +150,7 @@ class View {
     on(this.root, "keydown", (event) => {
       const { key, target } = event;
       if (event.ctrlKey || event.metaKey || event.altKey) return;
-      if (key.length === 1 || key === "Enter") event.stopPropagation();
+      if (key.length === 1 || (key === "Enter" && !event.shiftKey)) event.stopPropagation();
       if (event.defaultPrevented || /INPUT|SELECT|TEXTAREA/.test(target.tagName)) return;
       if (key === "Escape") leave();
       if (key === "f") this.viewButtons[1].click();

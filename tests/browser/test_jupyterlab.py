@@ -43,6 +43,25 @@ def test_make_lab_opens_lesson_00_with_its_browser_folded_and_play_on_the_first_
         lab_server.end_kernels()
 
 
+def test_a_moment_goes_on_by_the_keyboard_after_its_projector(own_page, lab_server):
+    """The studio takes the keys while it fills the window; Escape gives them back to the next cell."""
+    own_page.set_viewport_size({"width": 1280, "height": 720})
+    try:
+        open_at(own_page, lab_server.address_of("90_instructor_guide.ipynb"))
+        own_page.get_by_role("heading", name="Moment 2").click()
+        for key in ("ArrowDown", "ArrowDown", "Shift+Enter"):  # past the card to the studio
+            own_page.keyboard.press(key)
+        studio = own_page.locator(".pl-studio:popover-open")
+        expect(studio.locator(".pl-pic").first).to_be_focused(timeout=60_000)
+        own_page.keyboard.press("Escape")
+        expect(studio).to_have_count(0)
+        own_page.keyboard.press("Shift+Enter")
+        expect(own_page.locator(".jp-Cell.jp-mod-active")).to_contain_text("What they answer", timeout=60_000)
+    finally:
+        own_page.goto("about:blank")
+        lab_server.end_kernels()
+
+
 @pytest.fixture(scope="module")
 def lab(module_page, lab_server):
     """The page of the notebook, all cells run."""
