@@ -88,10 +88,9 @@ class MissingTime:
         """The pipeline's own order, simulated with the boxes of the whole batch, each cut into equal micro-batches."""
         return simulate(self.pipeline.schedule, self._costs)
 
-    @property
-    def speedup(self) -> float:
-        """How many times as fast as one lane the simulated pipeline is."""
-        return self.whole.timeline.makespan / self.predicted.makespan
+    def speedup(self, result: RaceResult, name: str) -> float:
+        """How many times as fast as the race's baseline the predicted step is, in the typical round of an entrant."""
+        return _step_s(result, result.names[0], name) / self.predicted.makespan
 
     @cached_property
     def parts(self) -> dict[str, float]:
@@ -122,15 +121,15 @@ class MissingTime:
         """
         if told := result.disturbed():
             return told
-        number, base = result.typical_round(name), result.names[0]
-        took, whole = (result.comparison.seconds[each][number] / len(result.losses[name]) for each in (name, base))
-        lost, explained = took - whole / self.speedup, sum(self.parts.values())
+        took, base = _step_s(result, name, name), result.names[0]
+        lost, explained = took - self.predicted.makespan, sum(self.parts.values())
         most = max(self.parts, key=lambda reason: self.parts[reason])
         return (
-            f"In the race {name} was {whole / took:.2f}x as fast as {base} (real) instead of {self.speedup:.2f}x "
-            f"(simulated), which makes {1e3 * lost:+.0f} ms a step. The recorded step has {1e3 * explained:+.0f} ms of "
-            f"that; its largest part, {1e3 * self.parts[most]:+.0f} ms, is: {most}. The rest, "
-            f"{1e3 * (lost - explained):+.0f} ms, is the optimizer's step, the profiler's own time, and the machine."
+            f"In the race {name} took {1e3 * took:.0f} ms a step and was {result.speedup(name):.2f}x as fast as {base} "
+            f"(real); the predicted step would be {self.speedup(result, name):.2f}x (simulated). Of the "
+            f"{1e3 * lost:+.0f} ms between the two, the recorded step has {1e3 * explained:+.0f} ms; its largest part, "
+            f"{1e3 * self.parts[most]:+.0f} ms, is: {most}. The rest, {1e3 * (lost - explained):+.0f} ms, is the "
+            "optimizer's step, the profiler's own time, and the machine."
         )
 
     def picture(self) -> Figure:
@@ -144,6 +143,11 @@ class MissingTime:
         spans = self.whole.timeline.spans
         boxes = {(span.action.stage, str(span.action.kind)): span.duration / count for span in spans}
         return Costs([boxes[stage, "F"] for stage in stages], [boxes[stage, "B"] for stage in stages], 0.0)
+
+
+def _step_s(result: RaceResult, name: str, of: str) -> float:
+    """Seconds of a step of the entrant `name` in the typical round of the entrant `of`."""
+    return result.comparison.seconds[name][result.typical_round(of)] / len(result.losses[name])
 
 
 def missing_time(track: Track, pipe_step: PipeStep | None = None, *, repeats: int = 3) -> MissingTime:
