@@ -188,7 +188,8 @@ def check_speedup(speedup: float, num_devices: int, tolerance: float = 0.1, name
     if speedup > num_devices * (1 + tolerance):
         raise Implausible(
             f"check of the speed-up failed: {name} is {speedup:.2f}x as fast on {num_devices} devices, and "
-            f"no cache explains more than {1 + tolerance:g} times their number: the clock, the baseline or the work is wrong"
+            f"no cache explains more than {1 + tolerance:g} times their number: the clock, the "
+            "baseline or the work is wrong"
         )
 
 
