@@ -5,12 +5,14 @@ The flags are the parameters of the measuring function, so each setting is writt
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from pllab.arguments import require
 from pllab.cli.flags import bind, check_file
+from pllab.files import write_whole
 
 _BENCHES = {
     "data-parallel": "pllab.bench.rivals:bench_data_parallel",
@@ -38,9 +40,7 @@ class Files:
     def write(self, result: Any, command: str) -> None:
         """Write what has a file, and say where it is."""
         if self.json is not None:
-            from pllab.train.results import write_json  # with all of the trainer, which --help does not need
-
-            write_json(self.json, {"command": command, **result.to_json()})
+            write_whole(self.json, dumps({"command": command, **result.to_json()}, indent=1) + "\n")
             print(f"numbers in {self.json}")
 
 

@@ -94,17 +94,8 @@ def save_result(result: TrainResult) -> TrainResult:
         ValueError: the work folder cannot be made or written.
     """
     path = open_workdir(result.config.workdir) / f"{result.config.run_name}.json"
-    write_json(path, result.to_json())
+    write_whole(path, json.dumps(result.to_json(), indent=1) + "\n")
     return replace(result, path=path)
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a file as a whole.
-
-    Raises:
-        OSError: the folder is missing or cannot be written.
-    """
-    write_whole(path, json.dumps(value, indent=1) + "\n")
 
 
 def load_results(workdir: str | Path) -> list[dict[str, Any]]:
