@@ -208,15 +208,15 @@ class _RivalTrainer:
         self._optimizer.step()
 
 
-def check_same_work(losses: Mapping[str, float], reference: str, tolerance: float = 0.01) -> None:
-    """Refuse losses that differ from the reference by more than a fraction of it: ways to train one model agree.
+def check_same_work(losses: Mapping[str, float], reference: str) -> None:
+    """Refuse losses that differ from the reference by more than a hundredth: ways to train one model agree.
 
     Raises:
         Implausible: a way with communication has another loss than the reference after as many steps.
     """
     right = losses[reference]
     told = {way: [loss] for way, loss in losses.items() if way != "no communication"}
-    check_same_losses({reference: [right], **told}, tolerance * abs(right))
+    check_same_losses({reference: [right], **told}, 0.01 * abs(right))
 
 
 def tensor_parallel_by_pytorch(model: GPT2LMHeadModelParallel) -> nn.Module:
