@@ -65,7 +65,7 @@ def diagnose(records: Sequence[Record]) -> Diagnosis:
     records = sorted(records, key=lambda record: record.rank)
     ranks = [record.rank for record in records]
     if len(records) < 2 or len({*ranks}) < len(ranks):
-        raise ValueError(f"records of two or more different ranks are compared, and these are of ranks {ranks}")
+        raise ValueError(f"the records are of ranks {ranks}; give one record of each rank, of two ranks or more")
     for ask in (_parting, _circle_of_sends, _absence, _without_record, _not_a_number, _straggler):
         if (found := ask(records)) is not None:
             return found

@@ -28,14 +28,11 @@ def read_records(paths: Sequence[Path]) -> list[Record]:
     Example: `read_records([Path("trace_0"), Path("trace_1")])`.
 
     Raises:
-        ValueError: a file is missing, is not a record, or asks for more than plain values; two are of one rank; or
-            two of ours are of jobs of different size.
+        ValueError: a file is missing, is not a record, or asks for more than plain values; or two of ours are of jobs
+            of different size.
     """
     found = [(*_read(path), path) for path in paths]
     records = sorted((record for record, _, _ in found), key=lambda record: record.rank)
-    for one, other in zip(records, records[1:], strict=False):
-        if one.rank == other.rank:
-            raise ValueError(f"two of the files are of rank {one.rank}; give one file of each rank")
     sizes = {record.world_size: path for record, is_ours, path in found if is_ours}  # torch's may not know it
     if len(sizes) > 1:
         told = " and ".join(f"{str(path)!r} is of a job of {size} ranks" for size, path in sizes.items())

@@ -260,7 +260,7 @@ def bench_link(workload: Workload = _GRADIENTS, repeats: int = 5) -> LinkBench:
 
 
 class _Moments(NamedTuple):
-    """Those of one step on the monotonic clock; `arrived` has one for each gradient."""
+    """The moments of one step on the monotonic clock; `arrived` has one for each gradient."""
 
     start: float
     middle: float

@@ -196,8 +196,4 @@ def _step_of(track: Track, num_microbatches: int, pipe_step: PipeStep | None) ->
     stages = [MarkedStage(0, first, [None] * num_microbatches), MarkedStage(1, last, targets.split(split_size))]
     devices = [torch.device(lane) for lane in LANES]
     with create_workers(devices) as queues:
-        yield lambda: pipe_step(ids, targets, stages, devices, *queues, split_size, _mean_of_rows)
-
-
-def _mean_of_rows(losses: torch.Tensor, _targets: torch.Tensor) -> torch.Tensor:
-    return losses.mean()
+        yield lambda: pipe_step(ids, targets, stages, devices, *queues, split_size, lambda losses, _: losses.mean())

@@ -19,7 +19,6 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor import parallel as by_torch
 from torch.nn.parallel import DistributedDataParallel
-from transformers import GPT2LMHeadModel
 from transformers.pytorch_utils import Conv1D
 
 from pllab import comm
@@ -27,7 +26,6 @@ from pllab.bench.measure import Comparison, Run, Spread, check_rounds, check_sam
 from pllab.bench.workloads import Workload
 from pllab.comm.devices import is_gpu
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
-from pllab.models.slices import check_can_be_split
 from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients, broadcast_parameters
 
 _GRADIENTS = Workload()
@@ -145,31 +143,6 @@ def _split(model: GPT2LMHeadModelParallel) -> nn.Module:
     return tensor_parallel(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True)
 
 
-def _split_by_torch(model: GPT2LMHeadModelParallel) -> nn.Module:
-    return tensor_parallel_by_pytorch(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True)
-
-
-# In each table the first way is ours and the second PyTorch's.
-DATA_PARALLEL: dict[str, Way] = {
-    "DataParallel": DataParallel,
-    "torch DDP": DistributedDataParallel,
-    "no communication": _not_shared,
-    "DataParallel over sockets": partial(DataParallel, strategy="flat"),
-    "one all-reduce per parameter": _one_by_one,
-}
-FULLY_SHARDED: dict[str, Way] = {
-    "FullyShardedDataParallel": FullyShardedDataParallel,
-    "torch FSDP2": _sharded_by_torch,
-    "no communication": _not_shared,
-    "FullyShardedDataParallel over sockets": partial(FullyShardedDataParallel, share_memory=False),
-}
-TENSOR_PARALLEL: dict[str, Way] = {
-    "tensor_parallel": _split,
-    "torch DTensor": _split_by_torch,
-    "whole model on every rank": _not_shared,
-}
-
-
 def _alternating(ways: dict[str, Way], workload: Workload, rounds: Rounds, *, is_split: bool = False) -> Rivals:
     given, size = (ways, workload, rounds, is_split), rounds.world_size
     comparison, reason = comm.launch(_alternate, size, *given, timeout_s=rounds.timeout_s)[0]
@@ -235,45 +208,33 @@ class _RivalTrainer:
         self._optimizer.step()
 
 
-def check_same_work(losses: Mapping[str, float], reference: str, tolerance: float = 0.01) -> None:
-    """Refuse losses that differ from the reference by more than a fraction of it: ways to train one model agree.
+def check_same_work(losses: Mapping[str, float], reference: str) -> None:
+    """Refuse losses that differ from the reference by more than a hundredth: ways to train one model agree.
 
     Raises:
         Implausible: a way with communication has another loss than the reference after as many steps.
     """
     right = losses[reference]
     told = {way: [loss] for way, loss in losses.items() if way != "no communication"}
-    check_same_losses({reference: [right], **told}, tolerance * abs(right))
+    check_same_losses({reference: [right], **told}, 0.01 * abs(right))
 
 
-def tensor_parallel_by_pytorch(
-    model: GPT2LMHeadModel, *, mesh: comm.Mesh, loss_parallel: bool = False
-) -> GPT2LMHeadModel:
-    """Split a GPT-2 over the tp axis of the mesh with PyTorch's own classes; in place, and called like ours.
+def tensor_parallel_by_pytorch(model: GPT2LMHeadModelParallel) -> nn.Module:
+    """Split a GPT-2 over all ranks with PyTorch's own classes, and its loss too; in place, and called like ours.
 
-    Example; with `loss_parallel`, and only then, backward has to be inside PyTorch's context of that name:
+    Example; backward has to be inside PyTorch's context:
 
-        from torch.distributed.tensor.parallel import loss_parallel
-
-        model = tensor_parallel_by_pytorch(model, mesh=mesh, loss_parallel=True)
-        loss = model(input_ids, labels=labels).loss
-        with loss_parallel():
+        loss = tensor_parallel_by_pytorch(model)(input_ids, labels=labels).loss
+        with torch.distributed.tensor.parallel.loss_parallel():
             loss.backward()
 
     Parameters are DTensors. PyTorch splits `nn.Linear` alone, so every `Conv1D` becomes one, with its weight
     transposed, and `c_attn` becomes three, `c_attn.q`, `.k` and `.v`. Ranks that are seeded equally draw equal masks
     for their heads, so give attention no dropout.
 
-    Raises:
-        ValueError: as `tensor_parallel`.
-
     Source: torch.distributed.tensor.parallel.
     """
-    group = comm.group_of(mesh, "tp")
-    check_can_be_split(model, group)
     body: Any = model.transformer
-    is_tied = model.lm_head.weight is body.wte.weight
-    logits = Shard(-1) if loss_parallel else Replicate()
     plan: dict[str, by_torch.ParallelStyle] = {
         "transformer.wte": by_torch.RowwiseParallel(input_layouts=Replicate()),
         # It becomes one DTensor, so that the gradients of q, k and v are added up in one message.
@@ -284,15 +245,13 @@ def tensor_parallel_by_pytorch(
         "transformer.h.*.attn.c_proj": by_torch.RowwiseParallel(),
         "transformer.h.*.mlp.c_fc": by_torch.ColwiseParallel(),
         "transformer.h.*.mlp.c_proj": by_torch.RowwiseParallel(),
-        "lm_head": by_torch.ColwiseParallel(output_layouts=logits, use_local_output=not loss_parallel),
+        "lm_head": by_torch.ColwiseParallel(output_layouts=Shard(-1), use_local_output=False),
     }
     for block in body.h:
-        _use_linears(block, group)
-    by_torch.parallelize_module(model, mesh["tp"], plan)
-    if is_tied:
-        model.lm_head.weight = body.wte.weight
-    if loss_parallel:
-        model.loss_function = partial(_sharded_loss, model.loss_function)
+        _use_linears(block)
+    by_torch.parallelize_module(model, comm.make_mesh(tp=comm.world_size())["tp"], plan)
+    model.lm_head.weight = body.wte.weight  # tied again
+    model.loss_function = partial(_sharded_loss, model.loss_function)
     return model
 
 
@@ -308,14 +267,14 @@ class _QueryKeyValue(nn.Module):
         return torch.cat([self.q(x), self.k(x), self.v(x)], -1)
 
 
-def _use_linears(block: Any, group: comm.Group | None) -> None:
+def _use_linears(block: Any) -> None:
     attention, mlp = block.attn, block.mlp
     attention.c_attn = _QueryKeyValue(attention.c_attn)
     attention.c_proj, mlp.c_fc, mlp.c_proj = (
         _linear(whole.weight, whole.bias) for whole in (attention.c_proj, mlp.c_fc, mlp.c_proj)
     )
-    attention.num_heads //= comm.world_size(group)
-    attention.split_size //= comm.world_size(group)
+    attention.num_heads //= comm.world_size()
+    attention.split_size //= comm.world_size()
 
 
 def _linear(weight: torch.Tensor, bias: torch.Tensor) -> nn.Linear:
@@ -330,3 +289,24 @@ def _sharded_loss(loss: Callable[..., Any], logits: torch.Tensor, labels: torch.
     """The model's own loss, from logits that are a DTensor split over the vocabulary."""
     with by_torch.loss_parallel():
         return loss(logits, labels, **options).to_local()
+
+
+# In each table the first way is ours and the second PyTorch's.
+DATA_PARALLEL: dict[str, Way] = {
+    "DataParallel": DataParallel,
+    "torch DDP": DistributedDataParallel,
+    "no communication": _not_shared,
+    "DataParallel over sockets": partial(DataParallel, strategy="flat"),
+    "one all-reduce per parameter": _one_by_one,
+}
+FULLY_SHARDED: dict[str, Way] = {
+    "FullyShardedDataParallel": FullyShardedDataParallel,
+    "torch FSDP2": _sharded_by_torch,
+    "no communication": _not_shared,
+    "FullyShardedDataParallel over sockets": partial(FullyShardedDataParallel, share_memory=False),
+}
+TENSOR_PARALLEL: dict[str, Way] = {
+    "tensor_parallel": _split,
+    "torch DTensor": tensor_parallel_by_pytorch,
+    "whole model on every rank": _not_shared,
+}

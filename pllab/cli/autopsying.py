@@ -44,7 +44,6 @@ def _lines(records: Sequence[Record], found: Diagnosis) -> Iterator[tuple[str, s
     for rank, others in wait_for_graph(records).items():
         if others:
             yield "waits", f"rank {rank} for rank{'s' * (len(others) > 1)} {', '.join(map(str, sorted(others)))}"
-    yield "cause", found.cause
     yield "diagnosis", found.sentence
 
 

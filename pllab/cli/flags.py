@@ -157,6 +157,5 @@ def _read(kind: type, can_be_none: bool, text: str) -> Any:
 
 def _as_flag(word: str) -> str:
     """Flags are written with dashes or underscores: `--batch_size=8` is `--batch-size=8`."""
-    require("\0" not in word, f"{word!r} holds a NUL character, which no name and no number has; leave it out")
     name, equals, value = word.partition("=")
     return name.replace("_", "-") + equals + value if name.startswith("--") else word

@@ -6,7 +6,7 @@ from pathlib import Path
 from pllab.arguments import printable, require
 from pllab.cli.flags import check_file
 from pllab.schedule import family_of
-from pllab.simulate import estimate, idle_causes, simulate
+from pllab.simulate import Costs, estimate, idle_causes, simulate
 from pllab.traces import Recorded, read_trace
 
 
@@ -24,20 +24,19 @@ def import_traces(traces: tuple[Path, ...] = (), step: int | None = None, output
     require(bool(traces), "no trace is given; write python -m pllab import rank*.json")
     check_file("--output", output, "page", ".html", ".htm")
     recorded = read_trace(traces, step)
-    print("\n".join(f"{name:<16} {printable(text)}" for name, text in report(recorded)))
+    schedule, timeline = recorded.schedule, recorded.timeline
+    costs = estimate([(schedule, timeline)])
+    print("\n".join(f"{name:<16} {printable(text)}" for name, text in report(recorded, costs)))
     if output is not None:
         from pllab.show import BubbleStudio  # with the widget libraries, which the report does not need
 
-        schedule, timeline = recorded.schedule, recorded.timeline
-        costs = estimate([(schedule, timeline)])
         BubbleStudio(schedule, costs=costs, measured=timeline, note=recorded.note).export_html(output)
         print(f"page in {output}")
 
 
-def report(recorded: Recorded) -> Iterator[tuple[str, str]]:
-    """The run, its time beside the prediction, and its idle time by cause: name and text of each line."""
+def report(recorded: Recorded, costs: Costs) -> Iterator[tuple[str, str]]:
+    """The run, its time beside what its costs predict, and its idle time by cause: name and text of each line."""
     schedule, timeline = recorded.schedule, recorded.timeline
-    costs = estimate([(schedule, timeline)])
     predicted = simulate(schedule, costs)
     yield "ranks", f"{schedule.num_ranks}, {schedule.num_stages} stages"
     yield "schedule", family_of(schedule) or "none of the published ones"

@@ -5,12 +5,14 @@ The flags are the parameters of the measuring function, so each setting is writt
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from pllab.arguments import require
 from pllab.cli.flags import bind, check_file
+from pllab.files import write_whole
 
 _BENCHES = {
     "data-parallel": "pllab.bench.rivals:bench_data_parallel",
@@ -22,11 +24,11 @@ _BENCHES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Files:
-    """The files for the results, checked before the measurement so that they can be written after it.
+class Numbers:
+    """The file for the numbers, checked before the measurement so that it can be written after it.
 
     Raises:
-        ValueError: a path is a folder, is in a folder that does not exist, or cannot be written.
+        ValueError: the path is a folder, is in a folder that does not exist, or cannot be written.
     """
 
     json: Path | None = None
@@ -36,32 +38,28 @@ class Files:
         check_file("--json", self.json)
 
     def write(self, result: Any, command: str) -> None:
-        """Write what has a file, and say where it is."""
+        """Write them if there is a file, and say where they are."""
         if self.json is not None:
-            from pllab.train.results import write_json  # with all of the trainer, which --help does not need
-
-            write_json(self.json, {"command": command, **result.to_json()})
+            write_whole(self.json, dumps({"command": command, **result.to_json()}, indent=1) + "\n")
             print(f"numbers in {self.json}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesAndPicture(Files):
-    """As `Files`, with one for a picture.
+class Picture:
+    """The file for a picture, checked as that of `Numbers` is.
 
     Raises:
-        ValueError: as for `Files`, or the kind of picture is unknown.
+        ValueError: as for `Numbers`, or the kind of picture is unknown.
     """
 
     picture: Path | None = None
     """File for the picture, .png or .svg."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_file("--picture", self.picture, "picture", ".png", ".svg")
 
-    def write(self, result: Any, command: str) -> None:
-        """Write what has a file, and say where it is."""
-        super().write(result, command)
+    def write(self, result: Any, _command: str) -> None:
+        """Draw it if there is a file, and say where it is."""
         if self.picture is not None:
             print(f"picture in {result.picture().save(self.picture)}")
 
@@ -82,7 +80,7 @@ def run(words: Sequence[str]) -> int:
 
 def run_compare(words: Sequence[str]) -> int:
     """Compare all strategies as the flags say; returns 0, and raises as `run` does."""
-    _measured("pllab.train.comparing:compare_strategies", words, "compare", FilesAndPicture)
+    _measured("pllab.train.comparing:compare_strategies", words, "compare", Picture)
     return 0
 
 
@@ -103,13 +101,14 @@ def run_equivalence(words: Sequence[str]) -> int:
     return 0 if result.is_equal else 1
 
 
-def _measured(target: str, words: Sequence[str], command: str, files: type[Files] = Files) -> Any:
+def _measured(target: str, words: Sequence[str], command: str, *more: type[Picture]) -> Any:
     """Measure as the flags say, print the table, write the files, and return the result."""
-    measure, make_files = bind((resolve_name(target), files), words, command)
-    places: Files = make_files()
+    measure, *makers = bind((resolve_name(target), Numbers, *more), words, command)
+    files = [make() for make in makers]
     result = measure()
     print(result.table())
-    places.write(result, _command(command, words))
+    for file in files:
+        file.write(result, _command(command, words))
     return result
 
 

@@ -27,7 +27,7 @@ from pllab.train import (
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """Train GPT-2 on one device, data parallel, model parallel or as a pipeline."""
+    """Train GPT-2 on one device, or on several: data, tensor and pipeline parallel, and several of these at once."""
 
     config: TrainConfig = field(default_factory=TrainConfig)
     plot: bool = False

@@ -224,7 +224,7 @@ class RankShares:
         mine: list[int] = []
         for start in range(0, len(order), self.batch_size):
             batch = order[start : start + self.batch_size]
-            share = len(batch) // self.world_size  # no rest: it divides both the batch and the order
+            share = len(batch) // self.world_size  # no rest: the world size divides the batch and the order
             mine.extend(batch[self.rank * share : (self.rank + 1) * share])
         return Partition(self.dataset, mine)
 

@@ -1,11 +1,11 @@
 """Data parallelism to train with: each rank runs the whole model on its share of the batch.
 
-`average_gradients` sends one message per parameter after backward. `DataParallel` sends few large ones, by itself, at
-the end of `loss.backward()` or while it still runs; ranks on one host sum in memory and send none. This file decides
-when messages leave; `bucketing.py` decides where gradients are.
+`average_gradients` sends one message per parameter after backward. `DataParallel` sends a few large ones, at the end of
+`loss.backward()` or while it still runs; ranks on one host add up in shared memory and send none. This file decides
+when messages leave; `bucketing.py` decides where in memory each gradient lies.
 
-On a GPU the network moves bytes while the processor computes, so messages leave early. On a CPU the same cores do
-both, so the fewest copies win: one sum in memory, or one message if memory cannot be shared.
+With GPUs the network moves bytes while the GPU computes, so messages leave early. On CPUs the same cores do both, so
+the way with the fewest copies wins: one sum in shared memory, or one message where memory cannot be shared.
 """
 
 import weakref
@@ -34,13 +34,13 @@ _REASONS: dict[Strategy, str] = {
 
 
 class Averaging(nn.Module):
-    """What `DataParallel` and `FullyShardedDataParallel` share: when backward averages gradients, and when it waits."""
+    """What `DataParallel` and `FullyShardedDataParallel` share: when gradients are averaged or only collected."""
 
     _is_synchronizing = True
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Collect gradients without sending them; the next backward outside sends the sum of all.
+        """Collect gradients without sending them; the next backward outside sends the sum of all of them.
 
         Example, one step of two micro-batches and one message:
 
@@ -84,20 +84,19 @@ class DataParallel(Averaging):
         shared       backward  c  b  a | sum | step
 
     The wrapped model is `.module`, so `model.module.state_dict()` saves and loads without this class.
-    A parameter that no rank used keeps `grad = None`; for one that only some ranks used, the others count as
-    zeros. Buffers, such as running means, are equal at the start; then each rank has its own.
+    A parameter that no rank used keeps `grad = None`; if only some ranks used it, the others count as zeros.
+    Buffers, such as running means, start out equal; after that each rank keeps its own.
 
-    Every rank must call `backward()` equally often, on a loss that reaches at least one parameter. A module
-    that runs backwards of its own on other threads (a pipeline) needs `no_sync` around it and then
-    `average_now()`.
+    Every rank must call `backward()` the same number of times, on a loss that reaches at least one parameter. A module
+    that runs backwards on other threads (a pipeline) needs `no_sync` around it, and `average_now()` afterwards.
 
     Args:
         module: the same model on each rank.
-        strategy: when messages leave, "flat" or "overlapped"; by default "overlapped" for nccl, and for gloo none do
-            where all ranks can share memory (`pllab.comm.shared_buffer`), else "flat". `.strategy` is the choice, and
-            `.reason` has it in words.
+        strategy: when messages leave, "flat" or "overlapped". The default is "overlapped" under nccl. Under gloo no
+            message leaves where all ranks can share memory (`pllab.comm.shared_buffer`); elsewhere it is "flat".
+            `.strategy` is the one in use, and `.reason` describes it.
         bucket_bytes: the most bytes in one message of the overlapped strategy.
-        mesh: average over its axis dp; by default over all ranks.
+        mesh: its dp axis is averaged over; by default all ranks are.
 
     Raises:
         ValueError: the strategy is unknown, buckets have no size, there is nothing to train, or the ranks have
@@ -155,8 +154,8 @@ class DataParallel(Averaging):
         self._begin()
 
     def _lay_out(self) -> None:
-        """Make the buckets and choose the strategy: only trying shows whether ranks can share memory."""
-        # nccl's network moves bytes by itself; ranks of any other backend may be on one host.
+        """Make the buckets and choose the strategy; only an attempt shows whether the ranks can share memory."""
+        # Under nccl the network moves bytes by itself; under any other backend all ranks may be on one host.
         first_choice: Strategy = "overlapped" if comm.backend_name() == gpu_backend() else "shared"
         self.strategy: Strategy = self._chosen or first_choice
         most = self._bucket_bytes if self.strategy == "overlapped" else float("inf")
@@ -166,7 +165,7 @@ class DataParallel(Averaging):
             self.strategy = "flat"
 
     def _new_flat(self, numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Memory for a bucket: shared, if that is the strategy and the ranks can."""
+        """Memory for a bucket, shared if that is the strategy and the ranks are able to."""
         buffer = comm.shared_buffer(numel, dtype, device, self._group) if self.strategy == "shared" else None
         self._shared.append(buffer)
         return torch.zeros(numel, dtype=dtype, device=device) if buffer is None else buffer.tensor
@@ -241,14 +240,14 @@ class DataParallel(Averaging):
 
 
 def _trainable(module: nn.Module) -> list[tuple[int, torch.dtype, torch.device]]:
-    """The trained parameters with type and device, which decide the buckets."""
+    """The trained parameters with their dtypes and devices, which decide the buckets."""
     return [(id(p), p.dtype, p.device) for p in module.parameters() if p.requires_grad]
 
 
 def weak_hook(method: Callable[..., None], *first: Any) -> Callable[..., None]:
-    """A hook that calls a method as long as its object exists, without keeping the object alive.
+    """A hook that calls a method while its object exists, without keeping the object alive.
 
-    Python never collects what a tensor's hooks hold, not even in reference cycles.
+    Python never frees what a tensor's hooks refer to, not even in a reference cycle.
     """
     reference = weakref.WeakMethod(method)
 

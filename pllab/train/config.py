@@ -63,13 +63,13 @@ class TrainConfig:
     num_epochs: int = 3
     """Passes over the training data; the first is warm-up and left out of the means of several."""
     accumulation: int = 1
-    """Parts of rows, at most one a row, that a device takes in turn in a step, to hold the activations of one."""
+    """Parts into which a device cuts its rows of a step; it takes them in turn, and holds the activations of one."""
     learning_rate: float = 1e-3
-    """Step size of the optimizer, the largest of its schedule."""
+    """Step size of the optimizer: the largest, if a schedule changes it."""
     lr_schedule: Literal["constant", "cosine", "linear"] = "constant"
-    """How the learning rate falls, to zero after the last step, or stays."""
+    """Whether the learning rate stays, or falls to zero after the last step, and how."""
     warmup_steps: int = 0
-    """Steps over which the learning rate rises at first; N of them begin with 1/(N+1) of it."""
+    """Steps over which the learning rate rises at the start; with N of them it begins at 1/(N+1)."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """Update rule: AdamW without weight decay, or plain gradient descent."""
     gradient_clipping: float | None = None
@@ -81,11 +81,11 @@ class TrainConfig:
     max_length: int = 64
     """Longest example in tokens; the rest is cut off."""
     samples_per_epoch: int | None = 1024
-    """Most training examples in an epoch; none takes all."""
+    """Training examples in an epoch, at most; none takes all."""
     validation_samples: int | None = 128
-    """Most examples for the validation loss and for BLEU; none takes all."""
+    """Examples for the validation loss and for BLEU, at most; none takes all."""
     eval_interval: int = 0
-    """Steps from one validation loss to the next, besides that after every epoch; 0 for no others."""
+    """Steps between validation losses, besides the one after every epoch; 0 for none."""
     num_microbatches: int | None = None
     """Micro-batches per batch of the pipeline; none makes twice as many as there are stages."""
     schedule: Literal[FamilyName, "zero_bubble"] = "gpipe"
@@ -103,7 +103,7 @@ class TrainConfig:
     n_head: int = _OF_MODEL
     """Attention heads, instead of the model's; they divide the width."""
     vocab_size: int = 1024
-    """Most entries of the tokenizer's vocabulary, which is trained on the data."""
+    """Entries of the tokenizer's vocabulary, at most; the tokenizer is trained on the data."""
     dropout: float = 0.0
     """Probability of dropping an activation of embedding and residual branches, 0 to less than 1."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -121,9 +121,9 @@ class TrainConfig:
     workdir: str = "workdir"
     """Folder of results, checkpoints and figures; made when missing."""
     checkpoint: bool = False
-    """Save model and optimizer after every epoch (the newest is kept)."""
+    """Save model and optimizer after every epoch; only the newest checkpoint is kept."""
     checkpoint_interval: int = 0
-    """Steps between checkpoints within an epoch; 0 saves at its end alone."""
+    """Steps between checkpoints within an epoch; 0 saves only at its end."""
     resume: bool = False
     """Go on from the newest checkpoint of this name; with checkpoint, start anew where there is none yet."""
     name: str | None = None
@@ -133,7 +133,7 @@ class TrainConfig:
     tensorboard: bool = False
     """Write losses, gradient norms and rates for TensorBoard too."""
     profile: str | None = None
-    """Folder for torch's own trace of two steps of the first epoch, a file a rank; import reads those of a pipeline."""
+    """Folder for torch's trace of two steps of the first epoch, one file per rank; import reads those of a pipeline."""
 
     def __post_init__(self) -> None:
         sizes = SIZES.get(str(self.model), _USUAL_SIZE)

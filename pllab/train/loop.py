@@ -67,7 +67,7 @@ def train_rank(
 
 @dataclass
 class _Loop:
-    """The epochs of one rank, and how far the present one is: its number, and its steps in this run."""
+    """The training loop of one rank, and the state of the epoch that it is in."""
 
     config: TrainConfig
     corpus: Corpus

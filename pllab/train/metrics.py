@@ -28,7 +28,7 @@ class EpochMetrics:
     rank: int
     epoch: int
     training_time_s: float
-    """Wall seconds of all steps with data loading and communication; the clock stops after CUDA."""
+    """Wall seconds of all steps, including data loading and communication; the clock stops when a GPU has finished."""
     num_tokens: int
     """Source and target tokens this rank trained on, padding not counted."""
     num_samples: int = 0
@@ -47,9 +47,9 @@ class EpochMetrics:
 
 
 class StepMetrics(NamedTuple):
-    """One optimizer step; all steps together are the statistical efficiency of a run: the loss against the samples.
+    """One optimizer step. The loss against the samples, over all steps, is the statistical efficiency of a run.
 
-    Source: Qiao et al., Pollux, OSDI 2021, tells it from throughput; their product decides.
+    Source: Qiao et al., Pollux, OSDI 2021: it is not throughput, and the product of both decides.
     """
 
     loss: float
@@ -85,12 +85,12 @@ class RankOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class RunMetrics:
-    """A whole run in numbers, all ranks together, the first of several epochs left out of rates and shares."""
+    """A whole run in numbers, over all ranks; rates and shares leave out the first of several epochs."""
 
     samples_per_s: float
-    """Throughput: examples trained on over training time."""
+    """Throughput: examples over training time."""
     goodput: float
-    """Updates of this run over its whole wall time, updates/s: it includes everything that throughput leaves out.
+    """Updates per second of wall time, which includes everything that throughput leaves out.
     Source: ML Productivity Goodput, Google Cloud 2024."""
     wall_time_s: float
     """Seconds from the making of the model to the end, with validation, checkpoints and translation."""

@@ -1,7 +1,7 @@
 """The result of a run: a value for the caller, the same as JSON in the work folder, and two figures of several runs.
 
-The JSON has configuration and machine, because a rate without them means nothing, and every epoch of every rank, so
-that means can be computed again.
+The JSON has the configuration and the machine, because a rate without them means nothing, and every epoch, so that
+means can be computed again.
 """
 
 import json
@@ -38,11 +38,11 @@ class TrainResult:
     backend: str
     """Which backend carries messages and which devices compute, in a sentence."""
     ranks: tuple[tuple[EpochMetrics, ...], ...]
-    """The epochs of each rank; a run in one process is one rank, however many devices it has."""
+    """The epochs of each share of the data; the ranks that share a model, over tp or pp, have one share together."""
     steps: tuple[StepMetrics, ...]
     """Every step, over the whole batch."""
     metrics: RunMetrics
-    """Goodput, memory, where the time went and how much of the machine was used."""
+    """The whole run in numbers: goodput, memory, a pipeline's bubble, and how much of the machine was used."""
     bleu: float | None = None
     """BLEU (0 to 100) of greedy translations of the validation examples; none without sources."""
     path: Path | None = None
@@ -94,17 +94,8 @@ def save_result(result: TrainResult) -> TrainResult:
         ValueError: the work folder cannot be made or written.
     """
     path = open_workdir(result.config.workdir) / f"{result.config.run_name}.json"
-    write_json(path, result.to_json())
+    write_whole(path, json.dumps(result.to_json(), indent=1) + "\n")
     return replace(result, path=path)
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a file as a whole.
-
-    Raises:
-        OSError: the folder is missing or cannot be written.
-    """
-    write_whole(path, json.dumps(value, indent=1) + "\n")
 
 
 def load_results(workdir: str | Path) -> list[dict[str, Any]]:

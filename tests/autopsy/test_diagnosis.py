@@ -174,5 +174,5 @@ def test_a_rank_that_left_no_record_is_the_finding_when_the_others_stand_still()
 
 @pytest.mark.parametrize("records", [[], [record(0, STEP)], [record(1, STEP), record(1, STEP)]])
 def test_fewer_than_two_ranks_cannot_be_compared(records):
-    with pytest.raises(ValueError, match="two or more different ranks"):
+    with pytest.raises(ValueError, match="give one record of each rank, of two ranks or more"):
         diagnose(records)

@@ -181,7 +181,7 @@ def test_a_missing_file_a_rank_twice_and_a_name_without_a_number(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(DUMPS[0]))
-    with pytest.raises(ValueError, match="two of the files are of rank 1"):
-        read_records([tmp_path / "a/trace_1", tmp_path / "b/trace_1"])
+    with pytest.raises(ValueError, match=r"the records are of ranks \[1, 1\]; give one record of each rank"):
+        diagnose(read_records([tmp_path / "a/trace_1", tmp_path / "b/trace_1"]))
     with pytest.raises(ValueError, match="its name has no number"):
         read_records([tmp_path / "dump"])

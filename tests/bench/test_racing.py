@@ -55,7 +55,7 @@ def forgets_to_step(rank, world_size, model, dataset, num_steps, batch_size, lr)
 
 
 @pytest.mark.ranks
-def test_all_entrants_learn_the_same_and_the_learners_own_run_beside_them(quick_ranks):
+def test_all_entrants_learn_the_same_and_the_learners_own_run_beside_them():
     entrants = package_entrants(track()) | {
         "your data parallel": Entrant(own_training, num_ranks=2),
         "your pipe": Entrant(partial(stepped, own_pipe_step, track().sizes, 3)),
@@ -73,7 +73,7 @@ def test_all_entrants_learn_the_same_and_the_learners_own_run_beside_them(quick_
 
 
 @pytest.mark.ranks
-def test_an_entrant_that_learns_something_else_is_refused(quick_ranks):
+def test_an_entrant_that_learns_something_else_is_refused():
     entrants = {"one lane": Entrant(one_lane), "fast": Entrant(forgets_to_step)}
     with pytest.raises(Implausible, match="no race: the loss of step 2 is .* for fast and .* for one lane"):
         race(entrants, track(), num_rounds=1)

@@ -29,7 +29,7 @@ def test_the_first_line_names_rank_call_and_cause_and_each_rank_has_a_line(tmp_p
     assert lines[0] == f"finding    rank {truth.rank}, call {truth.call}, {truth.cause}"
     ranks = [line[:7] for line in lines if line.startswith("rank ")]
     assert ranks == [f"rank {rank} " for rank in range(len(records))]
-    assert f"cause      {truth.cause}" in lines and lines[-1].startswith("diagnosis  ")
+    assert lines[-1].startswith("diagnosis  ")
 
 
 def test_torchs_dumps_are_read_and_say_where_ranks_stand_and_who_waits(tmp_path, capsys):
@@ -39,7 +39,7 @@ def test_torchs_dumps_are_read_and_say_where_ranks_stand_and_who_waits(tmp_path,
     told = capsys.readouterr().out
     assert "rank 0     at call 5, all_reduce(768), not finished; train.py:12 in step" in told
     assert "rank 1     at call 5, barrier, not finished" in told
-    assert "waits      rank 0 for rank 1" in told and "cause      skipped collective" in told
+    assert "waits      rank 0 for rank 1" in told and "finding    rank 1, call 5, skipped collective" in told
 
 
 def test_a_rank_without_a_file_is_named(tmp_path, capsys):

@@ -37,8 +37,6 @@ def train(*words):
     ("words", "expected"),
     [
         (["--mode", "tensor"], ["'tensor'", "pipeline"]),
-        (["--mode", "pipeline", "--world-size", "3"], ["3 stages", "2 layers"]),
-        (["--mode", "data_parallel", "--world-size", "16"], ["batch_size 8", "smaller", "dp 16"]),
         (["--world-size", "two"], ["two", "--world-size"]),
         (["--wrold-size", "2"], ["--wrold-size"]),
         (["--vocab-size", "8"], ["vocab_size 8"]),

@@ -26,7 +26,6 @@ MODES = {
 }
 NUM_ITEMS = 7  # what the targets of all ranks that share a batch might be
 FROZEN = "transformer.h.0.mlp.c_fc.weight"
-DTENSOR = "DTensor"
 
 
 def plain(**changes: Any) -> GPT2LMHeadModelParallel:
@@ -46,14 +45,6 @@ def batch(seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     labels[0, :3] = -100
     labels[1, 5:] = -100  # rows with unequal numbers of targets
     return ids, labels
-
-
-def backward(loss: torch.Tensor, how: str = "", split: bool = False) -> None:
-    if how == DTENSOR and split:
-        with loss_parallel():
-            loss.backward()
-    else:
-        loss.backward()
 
 
 def whole_gradients(model: nn.Module) -> dict[str, torch.Tensor | None]:
@@ -114,11 +105,12 @@ def trained(mode: str) -> dict[str, Any]:
     }
 
 
-def by_pytorch(rank: int, split: bool) -> dict[str, Any]:
-    model = tensor_parallel_by_pytorch(plain(), mesh=comm.make_mesh(tp=2), loss_parallel=split)
+def by_pytorch(rank: int) -> dict[str, Any]:
+    model = tensor_parallel_by_pytorch(plain())
     ids, labels = batch()
     output = model(ids, labels=labels)
-    backward(output.loss, DTENSOR, split)
+    with loss_parallel():
+        output.loss.backward()
     grads = {n: None if p.grad is None else p.grad for n, p in model.named_parameters()}
     whole = {n: g.full_tensor() if hasattr(g, "full_tensor") else g for n, g in grads.items()}
     again = model(ids, labels=labels, num_items_in_batch=NUM_ITEMS).loss.detach()
@@ -226,9 +218,7 @@ def everything(rank: int, world_size: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for mode in MODES:
         results |= {f"step {mode}": step(mode), f"chain {mode}": chain(mode), f"trained {mode}": trained(mode)}
-    for split in (False, True):
-        results[f"pytorch {split}"] = by_pytorch(rank, split)
-    for program in (round_trips, generated, dropout, residual_dropout, refusals):
+    for program in (by_pytorch, round_trips, generated, dropout, residual_dropout, refusals):
         results[program.__name__] = program(rank)
     return results
 
@@ -304,10 +294,9 @@ def test_three_steps_train_the_plain_model_and_keep_replicas_equal_in_bits(ranks
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("split", [False, True])
-def test_pytorch_s_split_gives_the_same(ranks: Results, split: bool) -> None:
+def test_pytorch_s_split_gives_the_same(ranks: Results) -> None:
     for result in ranks:
-        theirs, ours = result[f"pytorch {split}"], result["step split logits" if split else "step whole logits"]
+        theirs, ours = result["by_pytorch"], result["step split logits"]
         for loss in ("loss", "loss by num_items"):
             torch.testing.assert_close(theirs[loss], ours[loss])
         for name, gradient in theirs["gradients"].items():

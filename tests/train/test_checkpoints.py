@@ -263,7 +263,7 @@ SOME = [
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
-def test_a_run_goes_on_bit_by_bit_under_its_layout_and_within_rounding_under_others(tmp_path, quick_ranks, every):
+def test_a_run_goes_on_bit_by_bit_under_its_layout_and_within_rounding_under_others(tmp_path, every):
     options = {"backend": "gloo", "timeout_s": 300.0}
     expected = comm.launch(stopped, 4, tmp_path, SAVED, **options)[0]
     configs = {1: [TrainConfig(**MOMENTS)], 4: [TrainConfig(**MOMENTS | axes) for axes in SOME]}
@@ -290,7 +290,7 @@ def test_a_run_goes_on_bit_by_bit_under_its_layout_and_within_rounding_under_oth
     ],
     ids=lambda axes: TrainConfig(**axes).run_name,
 )
-def test_whoever_saved_it_all_can_go_on(tmp_path, quick_ranks, axes):
+def test_whoever_saved_it_all_can_go_on(tmp_path, axes):
     expected = comm.launch(stopped, 4, tmp_path, axes, backend="gloo", timeout_s=300.0)[0]
     configs = [TrainConfig(**MOMENTS | each) for each in (axes, SAVED, {"dp": 2, "pp": 2})]
     own, *others = comm.launch(resumed, 4, tmp_path, configs, backend="gloo", timeout_s=300.0)[0]
@@ -317,7 +317,7 @@ def failing(rank, world_size, folder):
 
 
 @pytest.mark.ranks
-def test_a_full_disk_is_the_same_sentence_on_all_ranks(tmp_path, quick_ranks):
+def test_a_full_disk_is_the_same_sentence_on_all_ranks(tmp_path):
     for said, left in comm.launch(failing, 2, tmp_path, backend="gloo", timeout_s=60.0):
         assert len(said) == 1 and "\n" not in said[0]
         assert re.search(r"step-00000002' could not be saved \(.*too large", said[0])

@@ -40,12 +40,12 @@ def unequal(
 
 
 @pytest.mark.parametrize("sample", [SAMPLE_OF_2, *exhaustive(SAMPLE_OF_4)], ids=["2 ranks", "4 ranks"])
-def test_a_sample_trains_what_one_process_trains(sample: list[dict[str, Any]], quick_ranks: None) -> None:
+def test_a_sample_trains_what_one_process_trains(sample: list[dict[str, Any]]) -> None:
     assert unequal([TrainConfig(**SMALL | axes) for axes in sample], TrainConfig(**SMALL), 5) == []
 
 
 @pytest.mark.parametrize("is_all", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["sample", "all"])
-def test_a_frozen_beginning_trains_what_one_process_trains(is_all: bool, quick_ranks: None) -> None:
+def test_a_frozen_beginning_trains_what_one_process_trains(is_all: bool) -> None:
     """All of a pipeline's first stage is frozen: what comes after it has an input without a gradient."""
     frozen = tuple(f"transformer.{layer}." for layer in ("wte", "wpe", "h.0", "h.1"))
     sample = [TrainConfig(**SMALL, pp=2, schedule=name, implementation="pytorch") for name in ("zb_h1", "zbv")]
@@ -54,14 +54,14 @@ def test_a_frozen_beginning_trains_what_one_process_trains(is_all: bool, quick_r
 
 
 @pytest.mark.exhaustive
-def test_every_layout_trains_what_one_process_trains(quick_ranks: None) -> None:
+def test_every_layout_trains_what_one_process_trains() -> None:
     result = equivalence()
     assert result.is_equal, result.table()
     assert len(result.rows) == 1 + len([config for ranks in (2, 4, 8) for config in layouts(ranks)]) > 50
 
 
 @pytest.mark.exhaustive
-def test_a_clipped_step_is_the_same_on_every_axis(quick_ranks: None) -> None:
+def test_a_clipped_step_is_the_same_on_every_axis() -> None:
     """The norm counts each parameter once: clipped to a tenth, one counted twice would shrink all others."""
     clipped = SMALL | {"gradient_clipping": 0.05}
     for sample in (SAMPLE_OF_2, SAMPLE_OF_4):

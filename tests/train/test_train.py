@@ -70,7 +70,8 @@ def seeds_at_dropout(rank, world_size, config):
     return seeds
 
 
-def test_dropout_differs_between_ranks_and_between_steps(tmp_path, quick_ranks):
+@pytest.mark.ranks
+def test_dropout_differs_between_ranks_and_between_steps(tmp_path):
     config = {**SGD, "mode": "data_parallel", "world_size": 2, "dataset": "numbers", "workdir": str(tmp_path)}
     mine, theirs = launch(seeds_at_dropout, 2, config)
     assert len(mine) == len(theirs) == 6
