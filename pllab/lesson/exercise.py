@@ -163,7 +163,7 @@ EXERCISES = (
         ("pllab.parallel.broadcast_parameters", "pllab.parallel.DataParallel"),
         deadline_s=60.0,
     ),
-    Exercise("05.2", "The same gradient", 2, "average", ("pllab.parallel.average_gradients",), deadline_s=60.0),
+    Exercise("05.2", "The same gradient", 1, "average", ("pllab.parallel.average_gradients",), deadline_s=60.0),
     Exercise(
         "05.3", "The same weight for every target", 3, "tokens", ("pllab.parallel.token_weighted",), deadline_s=60.0
     ),
@@ -173,7 +173,7 @@ EXERCISES = (
     Exercise("06.3", "Several backwards, one set of messages", 1, "accumulate", deadline_s=60.0),
     Exercise("07.1", "Cut where the device changes", 1, "split", ("pllab.pipeline.split_module",)),
     Exercise("07.2", "The cut that balances", 3, "balance", ("pllab.pipeline.balance",)),
-    Exercise("07.3", "One weight on two stages", 2, "tied", ("pllab.pipeline.tie_gradients",)),
+    Exercise("07.3", "One weight on two stages", 1, "tied", ("pllab.pipeline.tie_gradients",)),
     Exercise("08.1", "Clock cycles", 2, "clock", ("pllab.pipeline.clock_cycles",)),
     Exercise("08.2", "One bubble, two numbers", 1, "bubble"),
     Exercise("08.3", "How many micro-batches are enough", 2, "enough"),
