@@ -26,6 +26,7 @@ from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
+from pkgutil import resolve_name
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -34,7 +35,7 @@ import torch
 
 from pllab import comm
 from pllab.comm.processes import answer_with_stack
-from pllab.lesson.encoding import any_class, decode, encode, write_back
+from pllab.lesson.encoding import decode, encode, write_back
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.own_code import copied, their_line
 from pllab.lesson.packing import PACKAGED
@@ -103,11 +104,11 @@ class ChecksRoom:
     def find(self, name: str) -> Any:
         """A function or a class by its module and name, even one of this room."""
         if not name.startswith(_CHECKS):
-            return any_class(name)
+            return resolve_name(name)
         for module in [module for module in sys.modules if module.startswith(_CHECKS)]:
             del sys.modules[module]
         sys.modules.update(self._modules)
-        found = any_class(name)
+        found = resolve_name(name)
         self._close()
         return found
 
@@ -160,9 +161,9 @@ def _ask_back(line: Line, number: int, args: tuple[Any, ...], kwargs: dict[str, 
     if "raised" in answer:
         name, text = answer["raised"]
         raise getattr(builtins, name)(text)
-    for mine, theirs in zip(args, decode(answer["after"], any_class), strict=True):
+    for mine, theirs in zip(args, decode(answer["after"], resolve_name), strict=True):
         write_back(mine, theirs)
-    return decode(answer["value"], any_class)
+    return decode(answer["value"], resolve_name)
 
 
 def _told(error: BaseException) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _GRACE_S = 3.0  # in which a cause may arrive after its echo
 
 
 class Refused(BaseException):
-    """The function called what the exercise asks for, which is refused whatever it answers."""
+    """The function could not be read, or called what the exercise asks for: it is refused whatever it answers."""
 
     def __init__(self, hint_id: str, sentence: str) -> None:
         super().__init__(hint_id, sentence)

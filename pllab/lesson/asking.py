@@ -33,12 +33,8 @@ START_S = 120.0  # importing torch on a busy machine; the student's deadline sta
 PATIENCE = 3  # deadlines that a function gets while other programs have the machine
 _MOST_CALLS = 100_000  # that one question may lead to; the deadline does not count what is done here
 MOST_PRINTED = 2000  # bytes of the student's output that a verdict shows
-CANNOT_BE_READ = "The process of the check could not read your function; define it, and all it uses, in the notebook."
+_CANNOT_BE_READ = "The process of the check could not read your function; define it, and all it uses, in the notebook."
 _UNUSABLE = "The check cannot use what your function gave: {error}."
-
-
-class Unread(BaseException):
-    """The other process could not read the function."""
 
 
 class Raised(Exception):
@@ -77,7 +73,7 @@ class Solution:
             if told is None:  # the learner's code has not begun
                 raise Ended(LATE.format(seconds=START_S), is_late=True, is_starved=True)
             if "ready" not in told:
-                raise Unread
+                raise Refused("cannot_travel", _CANNOT_BE_READ)
         except BaseException:
             self._line.end()
             raise
@@ -209,8 +205,6 @@ def _judged(
                 results.append(_result(case, solution))
                 if results[-1].failed:
                     break
-    except Unread:
-        return refusal(exercise, "cannot_travel", CANNOT_BE_READ)
     except NotImplementedError:
         return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
     except Refused as refused:

@@ -97,11 +97,6 @@ class Parts:
 
     rows: tuple[tuple[str, str], ...]
 
-    @property
-    def borrowed(self) -> tuple[str, ...]:
-        """The exercises whose part is not the learner's."""
-        return tuple(what.partition(" ")[0] for what, whose in self.rows if not whose.startswith("yours"))
-
     def __str__(self) -> str:
         width = max(len(what) for what, _ in self.rows)
         return "\n".join(f"{what:{width}}   {whose}" for what, whose in self.rows)

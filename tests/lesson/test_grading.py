@@ -329,12 +329,12 @@ def test_the_statements_a_function_needs():
         1: "import math, os\nfrom time import *\nseed = 1\ntable = []",
         2: "%%px\nf = 1",
         3: "%timeit x\ndef f(x):\n    return g(x) + math.pi + len(table)\nos.system('rm')",
-        4: "def cached(f): return f\ntable.append(seed)\nseed = run()\nrun()",
-        5: "def g(x):\n    def inner(y): return [y for other in x]\n    return inner(x)\nf = cached(f)\nx = f(3)",
+        4: "def cached(f): return f\ntable.append(seed)\nseed = run()\nrun()\nmatch 1, 2:\n    case [y, _]: pass",
+        5: "def g(x):\n    def inner(z): return [z for other in x]\n    return inner(x, y)\nf = cached(f)\nx = f(3)",
     }
     parts = [part for number, source in cells.items() for part in statements(number, source)]
     lines = {(part.cell, part.node.lineno) for part in needed(parts, "f")}
-    assert lines == {(1, 1), (1, 2), (1, 3), (1, 4), (3, 2), (4, 1), (4, 2), (5, 1), (5, 4)}
+    assert lines == {(1, 1), (1, 2), (1, 3), (1, 4), (3, 2), (4, 1), (4, 2), (4, 5), (5, 1), (5, 4)}
 
 
 def test_checks_are_found_as_text(tmp_path):
