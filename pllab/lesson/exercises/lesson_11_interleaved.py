@@ -45,7 +45,7 @@ def complete(rows: Function) -> None:
 
 @case("no ranks wait for each other in a circle")
 def no_circle(rows: Function) -> None:
-    for p, m, v, schedule, asked in _answers(rows):
+    for p, _, v, schedule, asked in _answers(rows):
         if not problems(schedule):
             continue
         for rank, row in enumerate(schedule.rows):
