@@ -26,6 +26,13 @@ class Refused(BaseException):
         self.hint_id, self.sentence = hint_id, sentence
 
 
+def raise_refusal(told: Mapping[str, Any]) -> None:
+    """Raise what an answer says of a function, or of what a program of the check saw of it, that is refused."""
+    for kind, refusal in (("refused", Refused), ("wrong", Wrong)):
+        if kind in told:
+            raise refusal(*map(str, told[kind]))
+
+
 def ask_ranks(
     server: ForkServer,
     folder: Path,
@@ -97,10 +104,7 @@ def _listen(
         return
     if told is None:
         return
-    if "refused" in told:
-        raise Refused(*map(str, told["refused"]))
-    if "wrong" in told:
-        raise Wrong(*map(str, told["wrong"]))
+    raise_refusal(told)
     if "value" in told:
         answers[rank] = told
         return

@@ -21,7 +21,7 @@ from typing import IO, Any, Self
 
 import torch
 
-from pllab.lesson.asked_ranks import Refused, ask_ranks
+from pllab.lesson.asked_ranks import Refused, ask_ranks, raise_refusal
 from pllab.lesson.conversation import LATE, Conversation, Ended, job_of, no_answer
 from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
 from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
@@ -108,10 +108,7 @@ class Solution:
             self._line.send(self._called(calls, told))
         else:
             raise self._line.late(self._deadline_s, is_starved=False)
-        if "refused" in told:
-            raise Refused(*map(str, told["refused"]))
-        if "wrong" in told:
-            raise Wrong(*map(str, told["wrong"]))
+        raise_refusal(told)
         if "raised" in told:
             raise _exception(told["raised"])
         value, after = self._decoded(told)

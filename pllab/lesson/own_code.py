@@ -21,20 +21,16 @@ _OURS = tuple(
 _LIBRARIES = ("<frozen", "<string>", "<eval_with_key", "<template>", "<attrs", "<__array_function__")
 
 
-def is_theirs(code: CodeType) -> bool:
-    """Whether code is the learner's: of a notebook cell or a file outside Python, its libraries and pllab."""
-    return _is_their_file(code.co_filename)
-
-
 @functools.lru_cache(maxsize=4096)
-def _is_their_file(name: str) -> bool:
+def is_theirs(name: str) -> bool:
+    """Whether a file of code is the learner's: a notebook cell, or outside Python, its libraries and pllab."""
     return not name.startswith(_LIBRARIES) and not os.path.realpath(name).startswith(_OURS)
 
 
 def their_line(error: BaseException) -> str:
     """The innermost line of the learner's own code, in a class too: `line 3 of make_tasks: return a / 0`."""
     walk = list(traceback.walk_tb(error.__traceback__))
-    own = [(frame, line) for frame, line in walk if is_theirs(frame.f_code)]
+    own = [(frame, line) for frame, line in walk if is_theirs(frame.f_code.co_filename)]
     if not own:
         return ""
     frame, line = own[-1]

@@ -59,5 +59,6 @@ def _is_stub(solution: Callable[..., Any]) -> bool:
 def _sources(solution: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The learner's cells that the solution comes from, so that its traceback has their lines."""
     beside = [one for one in namespace_of(solution).values() if isinstance(one, FunctionType | type)]
-    for name in {code.co_filename for one in (solution, *beside) for code in codes_of(one) if is_theirs(code)}:
-        yield name, tuple(linecache.getlines(name))
+    for name in {code.co_filename for one in (solution, *beside) for code in codes_of(one)}:
+        if is_theirs(name):
+            yield name, tuple(linecache.getlines(name))
