@@ -1,13 +1,11 @@
-"""Whose code it is: the learner's, or that of Python, libraries or pllab; and the package's version of an exercise."""
+"""Whose code it is: the learner's, or that of Python, libraries or pllab."""
 
 import functools
 import os
-import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from pkgutil import resolve_name
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -36,26 +34,6 @@ def their_line(error: BaseException) -> str:
     frame, line = own[-1]
     summary = traceback.FrameSummary(frame.f_code.co_filename, line, frame.f_code.co_name)
     return f"line {line} of {frame.f_code.co_name}: {summary.line}".removesuffix(": ")
-
-
-def named(path: str) -> Any:
-    """What a dotted path names in a module; if the import of the module fails, that error says why."""
-    return resolve_name(":".join(path.rsplit(".", 1)))
-
-
-def packaged_as(solution: Any, package: tuple[str, ...]) -> str:
-    """The name in `package` of a solution that is the package's own, even in a partial, bound, or as a base class.
-
-    Example: `packaged_as(partial(clock_cycles, 3), ("pllab.pipeline.clock_cycles",))` is that name; `""` for another.
-    """
-    core = _core(solution)
-    for path in package:
-        if path.rpartition(".")[0] not in sys.modules:
-            continue  # what was never imported is not it, and importing it takes seconds
-        asked = named(path)
-        if core is _core(asked) or (isinstance(core, type) and isinstance(asked, type) and issubclass(core, asked)):
-            return path
-    return ""
 
 
 def _core(thing: Any) -> Any:

@@ -306,13 +306,10 @@ print("never", 1 / 0)
     assert unread.problem.startswith("it is no notebook")
 
 
-def test_the_packages_own_function_is_refused_also_when_the_packer_was_bent(tmp_path):
-    honest = "from pllab.parallel import average_gradients, broadcast_parameters"
-    bent = f"{honest}\nimport pllab.lesson.packing as packing\npacking.packaged_as = lambda *_: ''"
-    names = "broadcast_parameters", "(packing, average_gradients)[1]"
-    path = hand_in(tmp_path / "a.ipynb", ("05.1", honest, names[0]), ("05.2", bent, names[1]))
-    (sheet,) = graded(path)
-    assert [outcome(sheet, number) for number in (0, 1)] == [(Outcome.NOT_YET, "packaged")] * 2
+def test_the_packages_own_function_is_refused(tmp_path):
+    cell = "from pllab.parallel import broadcast_parameters"
+    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("05.1", cell, "broadcast_parameters")))
+    assert outcome(sheet, 0) == (Outcome.NOT_YET, "packaged")
 
 
 def test_a_lesson_without_its_check_cells_is_not_attempted_and_keeps_its_points(tmp_path):
