@@ -26,7 +26,6 @@ from typing import Any
 from pllab.lesson.exercise import find
 from pllab.lesson.keeping import names_read
 from pllab.lesson.packing import Packed, pack
-from pllab.lesson.verdict import Outcome
 
 _NAME = "__solution__"
 _RAISED = "Cell {cell} of the notebook raised {error}, so there is no function to check; run the cells above the check."
@@ -52,12 +51,12 @@ def _told(exercise_id: str, expression: str, cells: Sequence[tuple[int, str]]) -
             exec(code, names)
     except BaseException as error:  # SystemExit too: a cell that ends the process has made no function
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        return {"outcome": Outcome.NOT_YET, "hint_id": "raised", "hint": _RAISED.format(cell=at, error=text)}
+        return {"hint_id": "raised", "hint": _RAISED.format(cell=at, error=text)}
     packed = pack(find(exercise_id), names[_NAME])
     if isinstance(packed, Packed):
         function = base64.b64encode(packed.function).decode()
         return {"function": function, "source": packed.source}
-    return {"outcome": packed.outcome, "hint_id": packed.hint_id, "hint": packed.first.hint}
+    return {"hint_id": packed.hint_id, "hint": packed.first.hint}  # both are empty if nothing was attempted
 
 
 def _pieces(expression: str, cells: Sequence[tuple[int, str]]) -> list[tuple[int, Any]]:

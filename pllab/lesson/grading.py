@@ -216,7 +216,7 @@ def _answer(exercise: Exercise, told: dict[str, Any]) -> Packed | Verdict:
     if "function" in told:
         source = tuple((str(name), tuple(map(str, lines))) for name, lines in told["source"])
         return Packed(base64.b64decode(told["function"]), source)
-    if told["outcome"] == Outcome.NOT_ATTEMPTED:
+    if not told["hint_id"]:
         return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
     return refusal(exercise, str(told["hint_id"]), str(told["hint"]))
 

@@ -27,13 +27,10 @@ def is_theirs(name: str) -> bool:
 
 def their_line(error: BaseException) -> str:
     """The innermost line of the learner's own code, in a class too: `line 3 of make_tasks: return a / 0`."""
-    walk = list(traceback.walk_tb(error.__traceback__))
-    own = [(frame, line) for frame, line in walk if is_theirs(frame.f_code.co_filename)]
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_theirs(frame.filename)]
     if not own:
         return ""
-    frame, line = own[-1]
-    summary = traceback.FrameSummary(frame.f_code.co_filename, line, frame.f_code.co_name)
-    return f"line {line} of {frame.f_code.co_name}: {summary.line}".removesuffix(": ")
+    return f"line {own[-1].lineno} of {own[-1].name}: {own[-1].line}".removesuffix(": ")
 
 
 def _core(thing: Any) -> Any:
