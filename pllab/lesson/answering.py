@@ -26,6 +26,7 @@ from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
+from pkgutil import resolve_name
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -34,12 +35,14 @@ import torch
 
 from pllab import comm
 from pllab.comm.processes import answer_with_stack
-from pllab.lesson.encoding import any_class, decode, encode, write_back
+from pllab.lesson.encoding import decode, encode, write_back
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.own_code import copied, their_line
-from pllab.lesson.packing import PACKAGED
 
 _CHECKS = "pllab.lesson.exercises"
+_PACKAGED = (
+    "This is {name} of the package, which is what the exercise asks for; write it yourself. Its helpers may be called."
+)
 _enter_group = copied(comm.setup)  # an exercise asks for it
 
 
@@ -79,8 +82,7 @@ def run() -> None:
         linecache.cache[name] = (len("".join(lines)), None, lines, name)
     room = ChecksRoom()
     program = room.find(job["ranks"]["program"]) if "ranks" in job else None  # while the package is whole
-    for path in job["package"]:
-        take_out(path)
+    take_out(job["package"])
     try:
         solution = cloudpickle.loads(base64.b64decode(job["function"]))
     except Exception:
@@ -103,11 +105,11 @@ class ChecksRoom:
     def find(self, name: str) -> Any:
         """A function or a class by its module and name, even one of this room."""
         if not name.startswith(_CHECKS):
-            return any_class(name)
+            return resolve_name(name)
         for module in [module for module in sys.modules if module.startswith(_CHECKS)]:
             del sys.modules[module]
         sys.modules.update(self._modules)
-        found = any_class(name)
+        found = resolve_name(name)
         self._close()
         return found
 
@@ -122,7 +124,7 @@ def _answer(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return ask()
     except Packaged as packaged:
-        return {"refused": ["packaged", PACKAGED.format(name=packaged)]}
+        return {"refused": ["packaged", _PACKAGED.format(name=packaged)]}
     except Wrong as wrong:  # of a program of the check
         return {"wrong": [wrong.hint_id, wrong.sentence]}
     except BaseException as error:  # SystemExit too: the learner's code does not end the check
@@ -160,9 +162,9 @@ def _ask_back(line: Line, number: int, args: tuple[Any, ...], kwargs: dict[str, 
     if "raised" in answer:
         name, text = answer["raised"]
         raise getattr(builtins, name)(text)
-    for mine, theirs in zip(args, decode(answer["after"], any_class), strict=True):
+    for mine, theirs in zip(args, decode(answer["after"], resolve_name), strict=True):
         write_back(mine, theirs)
-    return decode(answer["value"], any_class)
+    return decode(answer["value"], resolve_name)
 
 
 def _told(error: BaseException) -> dict[str, Any]:
@@ -172,33 +174,35 @@ def _told(error: BaseException) -> dict[str, Any]:
     return {"kinds": kinds, "text": str(error), "shown": shown, "where": their_line(error)}
 
 
-def take_out(path: str) -> None:
-    """Give a function or a class of the package another body, for all code in this process and under every name.
+def take_out(paths: Sequence[str]) -> None:
+    """Give functions and classes of the package another body, for all code in this process and under every name.
 
-    A module that is imported later loses it on import.
+    A module that is imported later loses its own on import.
 
-    Example: after `take_out("pllab.pipeline.clock_cycles")` every call of it raises `Packaged`.
+    Example: after `take_out(["pllab.pipeline.clock_cycles"])` every call of it raises `Packaged`.
     """
-    module, _, name = path.rpartition(".")
-    if module not in sys.modules:
-        sys.meta_path.insert(0, _Later(module, path))
-        return
-    thing = getattr(sys.modules[module], name)
-    for one in vars(thing).values() if isinstance(thing, type) else [thing]:
-        core = getattr(one, "__wrapped__", one)
-        if isinstance(core, FunctionType) and not core.__code__.co_freevars:
-            core.__code__ = _refusing(path)
+    later = [path for path in paths if path.rpartition(".")[0] not in sys.modules]
+    if later:
+        sys.meta_path.insert(0, _Later(later))
+    for path in set(paths) - set(later):
+        module, _, name = path.rpartition(".")
+        thing = getattr(sys.modules[module], name)
+        for one in vars(thing).values() if isinstance(thing, type) else [thing]:
+            core = getattr(one, "__wrapped__", one)
+            if isinstance(core, FunctionType) and not core.__code__.co_freevars:
+                core.__code__ = _refusing(path)
 
 
 class _Later(MetaPathFinder):
-    """Takes a name out of a module as soon as the module has been imported."""
+    """Takes names out of their modules as soon as these have been imported."""
 
-    def __init__(self, module: str, path: str) -> None:
-        self._module, self._path = module, path
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         """The usual way to find the module, with one more thing to do after it was executed."""
-        if fullname != self._module:
+        own = [path for path in self._paths if path.rpartition(".")[0] == fullname]
+        if not own:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         loader: Any = spec and spec.loader
@@ -206,7 +210,7 @@ class _Later(MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            take_out(self._path)
+            take_out(own)
 
         loader.exec_module = exec_module
         return spec

@@ -19,11 +19,18 @@ _GRACE_S = 3.0  # in which a cause may arrive after its echo
 
 
 class Refused(BaseException):
-    """The function called what the exercise asks for, which is refused whatever it answers."""
+    """The function could not be read, or called what the exercise asks for: it is refused whatever it answers."""
 
     def __init__(self, hint_id: str, sentence: str) -> None:
         super().__init__(hint_id, sentence)
         self.hint_id, self.sentence = hint_id, sentence
+
+
+def raise_refusal(told: Mapping[str, Any]) -> None:
+    """Raise what an answer says of a function, or of what a program of the check saw of it, that is refused."""
+    for kind, refusal in (("refused", Refused), ("wrong", Wrong)):
+        if kind in told:
+            raise refusal(*map(str, told[kind]))
 
 
 def ask_ranks(
@@ -97,10 +104,7 @@ def _listen(
         return
     if told is None:
         return
-    if "refused" in told:
-        raise Refused(*map(str, told["refused"]))
-    if "wrong" in told:
-        raise Wrong(*map(str, told["wrong"]))
+    raise_refusal(told)
     if "value" in told:
         answers[rank] = told
         return

@@ -21,8 +21,8 @@ from typing import IO, Any, Self
 
 import torch
 
-from pllab.lesson.asked_ranks import Refused, ask_ranks
-from pllab.lesson.conversation import LATE, Conversation, Ended, job_of, no_answer
+from pllab.lesson.asked_ranks import Refused, ask_ranks, raise_refusal
+from pllab.lesson.conversation import Conversation, Ended, job_of, no_answer
 from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
 from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
 from pllab.lesson.fork_server import ForkServer
@@ -33,12 +33,8 @@ START_S = 120.0  # importing torch on a busy machine; the student's deadline sta
 PATIENCE = 3  # deadlines that a function gets while other programs have the machine
 _MOST_CALLS = 100_000  # that one question may lead to; the deadline does not count what is done here
 MOST_PRINTED = 2000  # bytes of the student's output that a verdict shows
-CANNOT_BE_READ = "The process of the check could not read your function; define it, and all it uses, in the notebook."
+_CANNOT_BE_READ = "The process of the check could not read your function; define it, and all it uses, in the notebook."
 _UNUSABLE = "The check cannot use what your function gave: {error}."
-
-
-class Unread(BaseException):
-    """The other process could not read the function."""
 
 
 class Raised(Exception):
@@ -75,9 +71,9 @@ class Solution:
         try:
             told = self._line.receive(START_S)
             if told is None:  # the learner's code has not begun
-                raise Ended(LATE.format(seconds=START_S), is_late=True, is_starved=True)
+                raise Undecided
             if "ready" not in told:
-                raise Unread
+                raise Refused("cannot_travel", _CANNOT_BE_READ)
         except BaseException:
             self._line.end()
             raise
@@ -91,6 +87,7 @@ class Solution:
 
         Raises:
             Ended: it died or is late.
+            Undecided: it is late, and other programs had the machine.
             Refused: the function called what the exercise asks for.
             Exception: what the function raised.
         """
@@ -111,11 +108,8 @@ class Solution:
                 break
             self._line.send(self._called(calls, told))
         else:
-            raise self._line.late(self._deadline_s, is_starved=False)
-        if "refused" in told:
-            raise Refused(*map(str, told["refused"]))
-        if "wrong" in told:
-            raise Wrong(*map(str, told["wrong"]))
+            raise self._line.late(self._deadline_s)
+        raise_refusal(told)
         if "raised" in told:
             raise _exception(told["raised"])
         value, after = self._decoded(told)
@@ -139,7 +133,7 @@ class Solution:
             made = _made([each.__name__ for each in type(error).__mro__], str(error))
             return {"raised": [type(made).__name__, str(error)]}
         except BaseException:
-            with suppress(Ended):
+            with suppress(Ended, Undecided):
                 self._line.send({"stopped": True})
                 self._receive()
             raise
@@ -156,9 +150,10 @@ class Solution:
         start = time.monotonic()
         while (told := self._line.receive(self._left_s)) is None:
             self._patience += 1
-            is_starved = self._line.is_starved(self._deadline_s * self._patience)
-            if not is_starved or self._patience == PATIENCE:
-                raise self._line.late(self._deadline_s, is_starved=is_starved)
+            if not self._line.is_starved(self._deadline_s * self._patience):
+                raise self._line.late(self._deadline_s)
+            if self._patience == PATIENCE:
+                raise Undecided
             start, self._left_s = time.monotonic(), self._deadline_s
         self._left_s -= time.monotonic() - start
         return told
@@ -202,26 +197,23 @@ def _judged(
     exercise: Exercise, packed: Packed, server: ForkServer, folder: Path, deadline_s: float, printed: IO[bytes]
 ) -> Verdict:
     results: list[Result] = []
-    is_starved = False
+    outcome = Outcome.RIGHT
     try:
         with Solution(exercise, packed, server, folder, deadline_s, printed) as solution:
             for case in exercise.cases:
                 results.append(_result(case, solution))
                 if results[-1].failed:
                     break
-    except Unread:
-        return refusal(exercise, "cannot_travel", CANNOT_BE_READ)
     except NotImplementedError:
         return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
     except Refused as refused:
         return refusal(exercise, refused.hint_id, refused.sentence)
     except Undecided:
-        is_starved = True
+        outcome = Outcome.UNDECIDED
     except Ended as ended:
-        is_starved = ended.is_starved
-        results += [] if is_starved else [_unanswered(exercise.cases[len(results)], ended)]
-    has_failed = any(result.failed for result in results)
-    outcome = Outcome.UNDECIDED if is_starved else Outcome.NOT_YET if has_failed else Outcome.RIGHT
+        results.append(_unanswered(exercise.cases[len(results)], ended))
+    if any(result.failed for result in results):
+        outcome = Outcome.NOT_YET
     results += [Result(claim=claim) for claim in exercise.claims[len(results) :]]
     return Verdict(exercise=exercise, outcome=outcome, results=tuple(results))
 

@@ -20,20 +20,16 @@ from pllab.lesson.packing import Source
 _MOST_BYTES = 1 << 26  # of one answer
 _SEND_S = 30.0
 CRASHED = "The process that ran your function {how} before the check was over; that never counts as passed."
-LATE = "Your function did not come back within {seconds:g} s; something waits forever."
+_LATE = "Your function did not come back within {seconds:g} s; something waits forever."
 _NO_ANSWER = "Your function ended the conversation with its check ({error}); a verdict counts only for what it returns."
 
 
 class Ended(BaseException):
-    """There will be no answer: the process died, or the deadline passed.
+    """There will be no answer: the process died, or the deadline passed (`is_late`)."""
 
-    is_late: the deadline passed.
-    is_starved: other programs had the machine meanwhile.
-    """
-
-    def __init__(self, sentence: str, where: str = "", *, is_late: bool = False, is_starved: bool = False) -> None:
+    def __init__(self, sentence: str, where: str = "", *, is_late: bool = False) -> None:
         super().__init__(sentence)
-        self.where, self.is_late, self.is_starved = where, is_late, is_starved
+        self.where, self.is_late = where, is_late
 
 
 class Conversation:
@@ -121,10 +117,10 @@ class Conversation:
         """Whether other programs have the machine."""
         return is_starved(self._process.pid, wall_s)
 
-    def late(self, timeout_s: float, *, is_starved: bool) -> Ended:
+    def late(self, timeout_s: float) -> Ended:
         """What to raise when the time is over, with the learner's line where the process is."""
         where = last_seen(stack_of(self._process.pid, self._folder / "asked"), self._source)
-        return Ended(LATE.format(seconds=timeout_s), where, is_late=True, is_starved=is_starved)
+        return Ended(_LATE.format(seconds=timeout_s), where, is_late=True)
 
     def end(self) -> None:
         """End the process with all that it started."""

@@ -13,16 +13,11 @@ A lesson of two sittings says in its text where the second begins.
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pllab.arguments import plain_file
-
-Cell = Mapping[str, Any]  # a notebook's cell, as JSON or as nbformat has it
-
-_FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +26,6 @@ class Lesson:
 
     `number` is "09", `sittings` are the minutes of each, `needs` are the numbers of the lessons before it, `promise` is
     what one is able to do after it.
-    `num_words` are the words to read.
     """
 
     path: Path
@@ -40,7 +34,6 @@ class Lesson:
     sittings: tuple[int, ...]
     needs: tuple[str, ...]
     promise: str
-    num_words: int
     num_exercises: int
 
     @property
@@ -63,7 +56,7 @@ def read_lesson(path: Path) -> Lesson:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no notebook: {error}; restore it") from error
     number = path.name[:2]
-    title = re.match(rf"# {number} (\S.*)", _source(cells[0])) if cells else None
+    title = re.match(rf"# {number} (\S.*)", "".join(cells[0]["source"])) if cells else None
     if title is None:
         raise ValueError(f"{path.name} has no title; begin it with '# {number} ...'")
     if not about.get("minutes") or not about.get("promise"):
@@ -75,7 +68,6 @@ def read_lesson(path: Path) -> Lesson:
         sittings=tuple(about["minutes"]),
         needs=tuple(about.get("needs", ())),
         promise=about["promise"],
-        num_words=num_words(cells),
         num_exercises=sum(bool(re.fullmatch(rf"{number}-ex\d+-stub", cell.get("id", ""))) for cell in cells),
     )
 
@@ -93,12 +85,6 @@ def read_course(folder: Path) -> tuple[Lesson, ...]:
         if one.number == other.number:
             raise ValueError(f"{one.path.name} and {other.path.name} have the same number; give one of them another")
     return lessons
-
-
-def num_words(cells: Iterable[Cell]) -> int:
-    """The words to read, without folded parts: hints, answers and solutions."""
-    text = "\n".join(_source(cell) for cell in cells if cell["cell_type"] == "markdown")
-    return len(re.findall(r"\w+(?:['-]\w+)*", re.sub(r"\]\([^)]*\)", "]", _FOLDED.sub("", text))))
 
 
 def fill(text: str, lessons: Iterable[Lesson]) -> str:
@@ -130,11 +116,6 @@ def main(arguments: Sequence[str]) -> int:
     file, folder = map(Path, arguments)
     file.write_text(fill(file.read_text(encoding="utf-8"), read_course(folder)), encoding="utf-8")
     return 0
-
-
-def _source(cell: Cell) -> str:
-    """A cell's text, which files store in lines."""
-    return "".join(cell["source"])
 
 
 if __name__ == "__main__":

@@ -203,11 +203,6 @@ def full_name(thing: Any) -> str:
     return f"{thing.__module__}:{thing.__qualname__}"
 
 
-def any_class(name: str) -> Any:
-    """The class of any name: for the learner's process, which trusts the check."""
-    return resolve_name(name)
-
-
 def _known(name: str) -> Any:
     """A class that may be built here: of a schedule, a message, or a plain record of what a check's program saw."""
     if name in _KNOWN:

@@ -16,6 +16,7 @@ import base64
 import json
 import linecache
 import os
+import symtable
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,12 +26,10 @@ from typing import Any
 from pllab.lesson.exercise import find
 from pllab.lesson.keeping import names_read
 from pllab.lesson.packing import Packed, pack
-from pllab.lesson.verdict import Outcome
 
 _NAME = "__solution__"
 _RAISED = "Cell {cell} of the notebook raised {error}, so there is no function to check; run the cells above the check."
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def run() -> None:
@@ -52,12 +51,12 @@ def _told(exercise_id: str, expression: str, cells: Sequence[tuple[int, str]]) -
             exec(code, names)
     except BaseException as error:  # SystemExit too: a cell that ends the process has made no function
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        return {"outcome": Outcome.NOT_YET, "hint_id": "raised", "hint": _RAISED.format(cell=at, error=text)}
+        return {"hint_id": "raised", "hint": _RAISED.format(cell=at, error=text)}
     packed = pack(find(exercise_id), names[_NAME])
     if isinstance(packed, Packed):
         function = base64.b64encode(packed.function).decode()
         return {"function": function, "source": packed.source}
-    return {"outcome": packed.outcome, "hint_id": packed.hint_id, "hint": packed.first.hint}
+    return {"hint_id": packed.hint_id, "hint": packed.first.hint}  # both are empty if nothing was attempted
 
 
 def _pieces(expression: str, cells: Sequence[tuple[int, str]]) -> list[tuple[int, Any]]:
@@ -92,6 +91,11 @@ class Statement:
     is_import: bool
 
     @property
+    def imports_all(self) -> bool:
+        """Whether it may bind any name: `from math import *`."""
+        return isinstance(self.node, ast.ImportFrom) and self.node.names[0].name == "*"
+
+    @property
     def defines(self) -> bool:
         """Whether it contains a function, which reads its names later."""
         return any(isinstance(node, _SCOPES) for node in ast.walk(self.node))
@@ -108,14 +112,13 @@ def statements(cell: int, source: str) -> Iterator[Statement]:
         return
     for node in body:
         try:
-            reads = frozenset(names_read(ast.unparse(node)))
+            reads, bound = frozenset(names_read(ast.unparse(node))), _bound(ast.unparse(node))
         except (SyntaxError, RecursionError):  # an await outside of a function
             continue
-        bound, changed = frozenset(_bound(node)), frozenset(_changed(node))
         is_plain = isinstance(node, (*_SCOPES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign))
         binds = bound - reads if is_plain else frozenset[str]()
         is_import = isinstance(node, ast.Import | ast.ImportFrom)
-        yield Statement(cell, node, binds, bound | changed, reads, is_import)
+        yield Statement(cell, node, binds, bound.union(_changed(node)), reads, is_import)
 
 
 def needed(parts: Sequence[Statement], expression: str) -> list[Statement]:
@@ -136,23 +139,16 @@ def _pass(parts: Sequence[Statement], wanted: frozenset[str], imported: frozense
     for part in reversed(parts):
         is_call = isinstance(part.node, ast.Expr)
         touched = part.changes - imported if is_call else part.changes  # a call of a module changes no module
-        if touched & wanted or (part.is_import and "*" in part.changes):
+        if touched & wanted or part.imports_all:
             taken.append(part)
             wanted = (wanted - part.binds) | part.reads
     return taken[::-1]
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
+def _bound(source: str) -> frozenset[str]:
     """The names that a statement binds in its own scope."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-    elif isinstance(node, ast.alias):
-        yield node.asname or node.name.partition(".")[0]
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-    if not isinstance(node, (*_SCOPES, *_COMPREHENSIONS)):
-        for child in ast.iter_child_nodes(node):
-            yield from _bound(child)
+    symbols = symtable.symtable(source, "<statement>", "exec").get_symbols()
+    return frozenset(symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported())
 
 
 def _changed(node: ast.stmt) -> Iterator[str]:

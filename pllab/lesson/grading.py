@@ -133,17 +133,13 @@ class _Graders(NamedTuple):
 
     limits: Limits
     judging: threading.Lock
-    folders: set[Path]  # of all that was handed in
-
-    def sandbox(self) -> Sandbox:
-        """A place for one submission, which sees no other."""
-        return Sandbox(self.limits, self.folders)
+    folders: set[Path]  # of all that was handed in: no submission sees another
 
 
 def _sheet(graders: _Graders, on_sheet: Callable[[Sheet], None] | None, path: Path) -> Sheet:
     try:
         tasks = tasks_of(path)
-        with graders.sandbox() as sandbox:
+        with Sandbox(graders.limits, graders.folders) as sandbox:
             sheet = Sheet(str(path), tuple(_graded(graders, sandbox, task) for task in tasks))
     except ValueError as error:
         sheet = Sheet(str(path), problem=str(error))
@@ -157,7 +153,7 @@ def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
     if not any(grade.verdict.outcome is Outcome.UNDECIDED for grade in sheet.grades):
         return sheet
     pairs = list(zip(tasks_of(path), sheet.grades, strict=True))
-    with graders.sandbox() as sandbox:
+    with Sandbox(graders.limits, graders.folders) as sandbox:
         grades = [
             _graded(graders, sandbox, task) if grade.verdict.outcome is Outcome.UNDECIDED else grade
             for task, grade in pairs
@@ -220,7 +216,7 @@ def _answer(exercise: Exercise, told: dict[str, Any]) -> Packed | Verdict:
     if "function" in told:
         source = tuple((str(name), tuple(map(str, lines))) for name, lines in told["source"])
         return Packed(base64.b64decode(told["function"]), source)
-    if told["outcome"] == Outcome.NOT_ATTEMPTED:
+    if not told["hint_id"]:
         return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
     return refusal(exercise, str(told["hint_id"]), str(told["hint"]))
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
-from pllab.lesson.own_code import codes_of, named
+from pllab.lesson.own_code import codes_of
 
 _HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
 
@@ -82,7 +82,8 @@ def mine(exercise_id: str) -> Any:
     exercise = find(exercise_id)
     if not (exercise.package and exercise.lends):
         raise ValueError(f"my_pllab.py has no {exercise_id} ({exercise.title}) yet, and pllab has none to lend")
-    return named(exercise.package[0])
+    module, _, name = exercise.package[0].rpartition(".")
+    return getattr(importlib.import_module(module), name)
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,6 @@ class Parts:
     """
 
     rows: tuple[tuple[str, str], ...]
-
-    @property
-    def borrowed(self) -> tuple[str, ...]:
-        """The exercises whose part is not the learner's."""
-        return tuple(what.partition(" ")[0] for what, whose in self.rows if not whose.startswith("yours"))
 
     def __str__(self) -> str:
         width = max(len(what) for what, _ in self.rows)

@@ -1,13 +1,11 @@
-"""Whose code it is: the learner's, or that of Python, libraries or pllab; and the package's version of an exercise."""
+"""Whose code it is: the learner's, or that of Python, libraries or pllab."""
 
 import functools
 import os
-import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from pkgutil import resolve_name
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -21,45 +19,18 @@ _OURS = tuple(
 _LIBRARIES = ("<frozen", "<string>", "<eval_with_key", "<template>", "<attrs", "<__array_function__")
 
 
-def is_theirs(code: CodeType) -> bool:
-    """Whether code is the learner's: of a notebook cell or a file outside Python, its libraries and pllab."""
-    return _is_their_file(code.co_filename)
-
-
 @functools.lru_cache(maxsize=4096)
-def _is_their_file(name: str) -> bool:
+def is_theirs(name: str) -> bool:
+    """Whether a file of code is the learner's: a notebook cell, or outside Python, its libraries and pllab."""
     return not name.startswith(_LIBRARIES) and not os.path.realpath(name).startswith(_OURS)
 
 
 def their_line(error: BaseException) -> str:
     """The innermost line of the learner's own code, in a class too: `line 3 of make_tasks: return a / 0`."""
-    walk = list(traceback.walk_tb(error.__traceback__))
-    own = [(frame, line) for frame, line in walk if is_theirs(frame.f_code)]
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_theirs(frame.filename)]
     if not own:
         return ""
-    frame, line = own[-1]
-    summary = traceback.FrameSummary(frame.f_code.co_filename, line, frame.f_code.co_name)
-    return f"line {line} of {frame.f_code.co_name}: {summary.line}".removesuffix(": ")
-
-
-def named(path: str) -> Any:
-    """What a dotted path names in a module; if the import of the module fails, that error says why."""
-    return resolve_name(":".join(path.rsplit(".", 1)))
-
-
-def packaged_as(solution: Any, package: tuple[str, ...]) -> str:
-    """The name in `package` of a solution that is the package's own, even in a partial, bound, or as a base class.
-
-    Example: `packaged_as(partial(clock_cycles, 3), ("pllab.pipeline.clock_cycles",))` is that name; `""` for another.
-    """
-    core = _core(solution)
-    for path in package:
-        if path.rpartition(".")[0] not in sys.modules:
-            continue  # what was never imported is not it, and importing it takes seconds
-        asked = named(path)
-        if core is _core(asked) or (isinstance(core, type) and isinstance(asked, type) and issubclass(core, asked)):
-            return path
-    return ""
+    return f"line {own[-1].lineno} of {own[-1].name}: {own[-1].line}".removesuffix(": ")
 
 
 def _core(thing: Any) -> Any:

@@ -14,12 +14,9 @@ import cloudpickle
 
 from pllab.lesson.exercise import Exercise
 from pllab.lesson.keeping import namespace_of
-from pllab.lesson.own_code import codes_of, is_theirs, packaged_as
+from pllab.lesson.own_code import codes_of, is_theirs
 from pllab.lesson.verdict import Outcome, Verdict, refusal
 
-PACKAGED = (
-    "This is {name} of the package, which is what the exercise asks for; write it yourself. Its helpers may be called."
-)
 _CANNOT_TRAVEL = (
     "The check sends your function to a fresh process, and something it uses cannot be sent ({error}); "
     "make locks, queues, threads, widgets and open files inside the function."
@@ -37,11 +34,9 @@ class Packed:
 
 
 def pack(exercise: Exercise, solution: Callable[..., Any] | None) -> Packed | Verdict:
-    """Pack a solution; a verdict at once if it is not attempted, the package's own, or cannot travel."""
+    """Pack a solution; a verdict at once if it is not attempted or cannot travel."""
     if solution is None or _is_stub(solution):
         return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
-    if name := packaged_as(solution, exercise.package):
-        return refusal(exercise, "packaged", PACKAGED.format(name=name))
     try:
         return Packed(cloudpickle.dumps(solution), tuple(_sources(solution)))
     except Exception as error:  # pickling runs foreign code; every failure means the same to the student
@@ -59,5 +54,6 @@ def _is_stub(solution: Callable[..., Any]) -> bool:
 def _sources(solution: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The learner's cells that the solution comes from, so that its traceback has their lines."""
     beside = [one for one in namespace_of(solution).values() if isinstance(one, FunctionType | type)]
-    for name in {code.co_filename for one in (solution, *beside) for code in codes_of(one) if is_theirs(code)}:
-        yield name, tuple(linecache.getlines(name))
+    for name in {code.co_filename for one in (solution, *beside) for code in codes_of(one)}:
+        if is_theirs(name):
+            yield name, tuple(linecache.getlines(name))

@@ -68,10 +68,8 @@ def show_source(thing: Any) -> Source:
 
 def _highlighted(code: str) -> str:
     """The code as HTML in the colours of JupyterLab's own editor, light or dark; elsewhere dark on light."""
-    try:
-        from pygments.lexers import PythonLexer
-    except ImportError:  # a page without colours is still a page
-        return f'<pre style="{_PRE}">{escape(code)}</pre>'
+    from pygments.lexers import PythonLexer  # which every notebook has
+
     tokens = ((_colour_of(str(kind)), text) for kind, text in PythonLexer().get_tokens(code))
     runs = ((colour, escape("".join(text for _, text in run))) for colour, run in groupby(tokens, lambda one: one[0]))
     inside = "".join(f'<span style="color:{colour}">{text}</span>' if colour else text for colour, text in runs)

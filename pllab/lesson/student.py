@@ -56,7 +56,7 @@ def without_solutions(notebook: Notebook) -> Notebook:
     Raises:
         ValueError: a stub has been filled in.
     """
-    notebook.cells = [cell for cell in notebook.cells if not _is_solution(cell)]
+    notebook.cells = [cell for cell in notebook.cells if not _SOLUTION.fullmatch(cell.id)]
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
@@ -71,10 +71,6 @@ def without_solutions(notebook: Notebook) -> Notebook:
 
 def _has_exercise(notebook: Notebook) -> bool:
     return any(_CHECK.fullmatch(cell.id) for cell in notebook.cells)
-
-
-def _is_solution(cell: Notebook) -> bool:
-    return bool(_SOLUTION.fullmatch(cell.id)) or "solution" in cell.metadata.get("tags", ())
 
 
 def _not_attempted(exercise_id: str, count: int | None) -> Notebook:

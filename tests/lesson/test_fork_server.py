@@ -170,6 +170,24 @@ def test_a_server_that_does_not_answer_says_so_and_is_ended(forks, folder, monke
     assert not server.is_alive
 
 
+def test_an_interrupted_spare_is_ended_and_the_next_start_works(server, folder, forks, monkeypatch):
+    if forks:
+        pytest.skip("a fork server has no spares")
+    process, _ = server._waiting[0]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fork_server, "_number", raises(KeyboardInterrupt))
+        server.start(folder, "program:waits", str(folder.parent / "pid"))
+    assert gone(process.pid)
+    assert server.start(folder, "program:leaves").wait(60) == 5
+
+
+def raises(error):
+    def raise_it(*_, **__):
+        raise error
+
+    return raise_it
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the pipes of another process are in /proc")
 def test_garbage_on_the_line_of_a_keeper_is_some_exit_code(server, folder, forks):
     if not forks:

@@ -306,13 +306,10 @@ print("never", 1 / 0)
     assert unread.problem.startswith("it is no notebook")
 
 
-def test_the_packages_own_function_is_refused_also_when_the_packer_was_bent(tmp_path):
-    honest = "from pllab.parallel import average_gradients, broadcast_parameters"
-    bent = f"{honest}\nimport pllab.lesson.packing as packing\npacking.packaged_as = lambda *_: ''"
-    names = "broadcast_parameters", "(packing, average_gradients)[1]"
-    path = hand_in(tmp_path / "a.ipynb", ("05.1", honest, names[0]), ("05.2", bent, names[1]))
-    (sheet,) = graded(path)
-    assert [outcome(sheet, number) for number in (0, 1)] == [(Outcome.NOT_YET, "packaged")] * 2
+def test_the_packages_own_function_is_refused(tmp_path):
+    cell = "from pllab.parallel import broadcast_parameters"
+    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("05.1", cell, "broadcast_parameters")))
+    assert outcome(sheet, 0) == (Outcome.NOT_YET, "packaged")
 
 
 def test_a_lesson_without_its_check_cells_is_not_attempted_and_keeps_its_points(tmp_path):
@@ -329,12 +326,12 @@ def test_the_statements_a_function_needs():
         1: "import math, os\nfrom time import *\nseed = 1\ntable = []",
         2: "%%px\nf = 1",
         3: "%timeit x\ndef f(x):\n    return g(x) + math.pi + len(table)\nos.system('rm')",
-        4: "def cached(f): return f\ntable.append(seed)\nseed = run()\nrun()",
-        5: "def g(x):\n    def inner(y): return [y for other in x]\n    return inner(x)\nf = cached(f)\nx = f(3)",
+        4: "def cached(f): return f\ntable.append(seed)\nseed = run()\nrun()\nmatch 1, 2:\n    case [y, _]: pass",
+        5: "def g(x):\n    def inner(z): return [z for other in x]\n    return inner(x, y)\nf = cached(f)\nx = f(3)",
     }
     parts = [part for number, source in cells.items() for part in statements(number, source)]
     lines = {(part.cell, part.node.lineno) for part in needed(parts, "f")}
-    assert lines == {(1, 1), (1, 2), (1, 3), (1, 4), (3, 2), (4, 1), (4, 2), (5, 1), (5, 4)}
+    assert lines == {(1, 1), (1, 2), (1, 3), (1, 4), (3, 2), (4, 1), (4, 2), (4, 5), (5, 1), (5, 4)}
 
 
 def test_checks_are_found_as_text(tmp_path):

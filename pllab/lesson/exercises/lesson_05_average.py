@@ -15,7 +15,7 @@ from torch import nn
 from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Calls, Watch, until_one_fails
-from pllab.lesson.exercises.tensors import close, numbers_of, told
+from pllab.lesson.exercises.tensors import close, numbers_of, sgd_step, told
 from pllab.lesson.mistakes import Mistake, compare, retold
 
 Numbers = dict[str, torch.Tensor | None]
@@ -25,7 +25,7 @@ _PLAN = ((_SIZE, 1),)
 _KINDS = ("plain", "tied", "frozen", "unused")
 _ALL_KINDS = "frozen, unused, tied"
 _ROWS = 4  # per rank
-_STEPS = 3
+_STEPS, _RATE = 3, 0.5
 _SLACK_BYTES = 128  # a solution may also tell the others which gradients it has
 
 
@@ -89,7 +89,7 @@ def _steps(watch: Watch, rank: int, average_gradients: Function) -> Calls:
         _backward(model, step, slice(_ROWS * rank, _ROWS * (rank + 1)))
         attempt = watch.attempt(average_gradients, model)
         if not attempt.failed:
-            _sgd_step(model)
+            sgd_step(model.parameters(), _RATE)
         yield f"step {step + 1}", attempt.holding(_numbers(model))
 
 
@@ -99,16 +99,8 @@ def _one_process() -> dict[str, torch.Tensor]:
     model = Small(_ALL_KINDS)
     for step in range(_STEPS):
         _backward(model, step, slice(None))
-        _sgd_step(model)
+        sgd_step(model.parameters(), _RATE)
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
-
-
-def _sgd_step(model: nn.Module) -> None:
-    """Plain SGD with learning rate 0.5; the first step of torch.optim imports torch._dynamo, which takes seconds."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.grad is not None:
-                parameter.sub_(parameter.grad, alpha=0.5)
 
 
 def _backward(model: nn.Module, step: int, rows: slice) -> None:

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Calls, Watch, until_one_fails
-from pllab.lesson.exercises.tensors import close, numbers_of, told
+from pllab.lesson.exercises.tensors import close, numbers_of, sgd_step, told
 from pllab.lesson.mistakes import Mistake, compare
 
 Numbers = dict[str, torch.Tensor]
@@ -282,11 +282,10 @@ def _one_process(
         loss = cross_entropy(model(data.x[batch]).flatten(0, -2), data.y[batch].flatten())
         loss.backward()
         losses.append(loss.item())
-        with torch.no_grad():
-            for parameter in model.parameters():
-                if parameter.grad is not None:
-                    parameter.sub_(parameter.grad, alpha=_LR * factor)
-                    parameter.grad *= kept
+        sgd_step(model.parameters(), _LR * factor)
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad *= kept
     return losses, numbers_of(model)
 
 

@@ -5,7 +5,6 @@ launch runs several numbers of micro-batches.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -35,12 +34,11 @@ class _Event(NamedTuple):
     num_messages: int
 
 
-@dataclass
-class Seen:
+class Seen(NamedTuple):
     """What one rank saw in one call."""
 
-    gradients: list[torch.Tensor | None] = field(default_factory=list)
-    events: list[_Event] = field(default_factory=list)
+    gradients: list[torch.Tensor | None]
+    events: list[_Event]
 
 
 @until_one_fails
@@ -48,12 +46,12 @@ def accumulate_on_ranks(watch: Watch, rank: int, world_size: int, accumulate: Fu
     """On every rank: a call for each number of micro-batches."""
     for number in _NUMBERS:
         model, data = _given(number, world_size)
-        seen, micro_batches = Seen(), data[rank]
+        micro_batches, events = data[rank], list[_Event]()
         with record_messages() as ledger:
-            loss_of = _noting(model, micro_batches, seen.events, ledger.count)
+            loss_of = _noting(model, micro_batches, events, ledger.count)
             attempt = watch.attempt(accumulate, model, loss_of, list(micro_batches))
-        seen.gradients = [parameter.grad for name, parameter in model.named_parameters() if name != "unused"]
-        yield _in_words(number), attempt.holding(seen)
+        gradients = [parameter.grad for name, parameter in model.named_parameters() if name != "unused"]
+        yield _in_words(number), attempt.holding(Seen(gradients, events))
 
 
 def _in_words(number: int) -> str:

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from pllab.lesson.exercise import Asked, Function, Wrong, case
+from pllab.lesson.exercises.tensors import sgd_step
 from pllab.lesson.mistakes import Mistake, compare
 
 Question = tuple[float | None, float | None, str]  # the gradients of both copies, and their type
@@ -136,12 +137,9 @@ def _start() -> torch.Tensor:
 def _train(
     look_up: nn.Parameter, score: nn.Parameter, step: int, before_step: Callable[[], Any] = lambda: None
 ) -> None:
-    """One step of SGD by hand, so the function under test only sees gradients, and no optimizer is imported."""
+    """One step of SGD by hand, so the function under test only sees gradients."""
     ids, targets = torch.randint(_VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(step))
     look_up.grad = score.grad = None
     functional.cross_entropy(torch.tanh(functional.embedding(ids, look_up)) @ score.T, targets).backward()
     before_step()
-    with torch.no_grad():
-        for weight in {look_up, score}:  # one weight in the plain model
-            if weight.grad is not None:
-                weight.sub_(weight.grad, alpha=_RATE)
+    sgd_step({look_up, score}, _RATE)  # one weight in the plain model

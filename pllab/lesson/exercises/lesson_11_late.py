@@ -4,6 +4,7 @@ Any order passes that is legal, holds no more than 1F1B's first rank and takes n
 """
 
 import random
+from collections.abc import Iterator
 from itertools import accumulate
 
 from pllab.lesson.exercise import Function, Wrong, case
@@ -19,32 +20,33 @@ _DURATIONS = [(1.0, 1.0, 1.0), (3.0, 3.0, 2.0), (2.0, 3.0, 1.0)]
 _KINDS = Kind.F, Kind.I, Kind.W
 
 
-def _words(p: int, m: int) -> str:
-    return f"For p = {p} and m = {m}"
+def _answers(late: Function) -> Iterator[tuple[int, int, Schedule, str]]:
+    """For each shape the rows, and what was asked in words."""
+    for p, m in _SHAPES:
+        yield p, m, read_schedule(late(p, m)), f"For p = {p} and m = {m}"
 
 
 @case("every action comes once, and every backward is split")
 def complete(late: Function) -> None:
-    for p, m in _SHAPES:
+    for p, m, schedule, asked in _answers(late):
         right = [[Action(rank, kind, i) for kind in _KINDS for i in range(m)] for rank in range(p)]
-        judge_actions(read_schedule(late(p, m)).rows, right, _words(p, m))
+        judge_actions(schedule.rows, right, asked)
 
 
 @case("no W comes before its I, and no ranks wait in a circle")
 def can_run(late: Function) -> None:
-    for p, m in _SHAPES:
-        judge_order(read_schedule(late(p, m)), _words(p, m))
+    for _, _, schedule, asked in _answers(late):
+        judge_order(schedule, asked)
 
 
 @case("no rank holds more than p micro-batches")
 def fits(late: Function) -> None:
-    for p, m in _SHAPES:
-        schedule = read_schedule(late(p, m))
+    for p, _, schedule, asked in _answers(late):
         peaks = peak_in_flight(schedule)
         rank = max(range(p), key=peaks.__getitem__)
         if peaks[rank] <= p:
             continue
-        told = f"{_words(p, m)} rank {rank} holds {peaks[rank]:g} micro-batches; right is {p} at most."
+        told = f"{asked} rank {rank} holds {peaks[rank]:g} micro-batches; right is {p} at most."
         ahead = max(accumulate((action.kind is Kind.F) - (action.kind is Kind.I) for action in schedule.rows[rank]))
         if ahead > p - rank:
             raise Wrong("warm_up_too_long", f"{told} It warms up with more forwards than 1F1B does.")
@@ -54,14 +56,13 @@ def fits(late: Function) -> None:
 
 @case("a rank idles no more than (p - 1)(F + I - W), simulated")
 def short(late: Function) -> None:
-    for p, m in _SHAPES:
-        schedule = read_schedule(late(p, m))
+    for p, m, schedule, asked in _answers(late):
         for forward, half, weight in _DURATIONS:
             mine = simulate(schedule, Costs(forward, half, weight)).makespan
             right = m * (forward + half + weight) + (p - 1) * (forward + half - weight)
             if mine <= right + 1e-9:
                 continue
-            told = f"{_words(p, m)}, F {forward:g}, I {half:g} and W {weight:g} your rows take {mine:g} (simulated)"
+            told = f"{asked}, F {forward:g}, I {half:g} and W {weight:g} your rows take {mine:g} (simulated)"
             told += f"; right is {right:g} at most."
             if not any(max(_delays(row)) for row in schedule.rows):
                 raise Wrong("weights_at_once", f"{told} Each W follows its I at once, so other ranks wait for W too.")

@@ -1,6 +1,6 @@
 """Tensors as answers: the same to the bit, or but for rounding, and in words where two differ most."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -59,6 +59,14 @@ def detached(value: Any) -> Any:
 def numbers_of(model: nn.Module) -> dict[str, torch.Tensor]:
     """All parameters and buffers of a model by name, as they are now."""
     return {name: detached(tensor) for name, tensor in chain(model.named_parameters(), model.named_buffers())}
+
+
+def sgd_step(parameters: Iterable[nn.Parameter], rate: float) -> None:
+    """Plain SGD; the first step of torch.optim would import torch._dynamo, which takes seconds."""
+    with torch.no_grad():
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.sub_(parameter.grad, alpha=rate)
 
 
 compare_tensors = partial(compare, same=alike, tell=told)
