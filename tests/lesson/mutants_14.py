@@ -239,8 +239,8 @@ def _layouts(num_ranks):
     return [(dp, tp, num_ranks // dp // tp) for dp in sizes for tp in sizes if num_ranks % (dp * tp) == 0]
 
 
-def _priced(num_ranks, price, layouts=_layouts):
-    for layout in layouts(num_ranks):
+def _priced(num_ranks, price):
+    for layout in _layouts(num_ranks):
         try:
             seconds, num_bytes = price(*layout)
         except ValueError:
