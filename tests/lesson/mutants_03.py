@@ -29,18 +29,18 @@ def chain(tensor, root=0):
         dist.send(tensor, (me + 1 + root) % size)
 
 
-def _tree(tensor, root, me, size, real):
+def _tree(tensor, me, size, real, send=dist.send):
     have = 1
     while have < size:
         if me < have and me + have < size:
-            dist.send(tensor, real(me + have))
+            send(tensor, real(me + have))
         elif have <= me < 2 * have:
             dist.recv(tensor, real(me - have))
         have *= 2
 
 
 def always_from_rank_0(tensor, root=0):
-    _tree(tensor, 0, dist.get_rank(), dist.get_world_size(), lambda number: number)
+    _tree(tensor, dist.get_rank(), dist.get_world_size(), lambda number: number)
 
 
 def powers_of_two_only(tensor, root=0):
@@ -56,13 +56,13 @@ def powers_of_two_only(tensor, root=0):
 
 def no_modulo(tensor, root=0):
     rank, size = dist.get_rank(), dist.get_world_size()
-    _tree(tensor, root, (rank - root) % size, size, lambda number: number + root)
+    _tree(tensor, (rank - root) % size, size, lambda number: number + root)
 
 
 def into_a_new_tensor(tensor, root=0):
     rank, size = dist.get_rank(), dist.get_world_size()
     copy = tensor.clone()
-    _tree(copy, root, (rank - root) % size, size, lambda number: (number + root) % size)
+    _tree(copy, (rank - root) % size, size, lambda number: (number + root) % size)
     return copy
 
 
@@ -79,18 +79,12 @@ def everybody_to_everybody(tensor, root=0):
 def receives_only_when_even(tensor, root=0):
     rank, size = dist.get_rank(), dist.get_world_size()
     if size % 2 == 0 or size == 1:
-        _tree(tensor, root, (rank - root) % size, size, lambda number: (number + root) % size)
+        _tree(tensor, (rank - root) % size, size, lambda number: (number + root) % size)
 
 
 def never_waits(tensor, root=0):
     rank, size = dist.get_rank(), dist.get_world_size()
-    me, have = (rank - root) % size, 1
-    while have < size:
-        if me < have and me + have < size:
-            dist.isend(tensor, (me + have + root) % size)
-        elif have <= me < 2 * have:
-            dist.recv(tensor, (me - have + root) % size)
-        have *= 2
+    _tree(tensor, (rank - root) % size, size, lambda number: (number + root) % size, dist.isend)
 
 
 # 03.2 ring_all_reduce(tensor)

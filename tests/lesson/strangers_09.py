@@ -197,6 +197,7 @@ def r5_cycles(
     loss_of,
     *,
     cut_all=False,
+    loss_of_one_stage=True,
     cycle_forward=cycle5,
     cycle_backward=cycle5,
 ):
@@ -210,7 +211,7 @@ def r5_cycles(
             if j == 0 and cut_all:
                 x = x.detach().requires_grad_()
             y = partitions[j](x)
-            if j == p - 1:
+            if j == p - 1 and (p > 1 or loss_of_one_stage):
                 y = loss_of(y, aims[i]) * (len(parts[i]) / len(batch))
                 losses[i] = y.item()
             begins[i, j], ends[i, j] = x, y
@@ -377,33 +378,9 @@ def r2_worker_looks_up(batches, schedule, partitions, devices, in_queues, out_qu
             raise value[1].with_traceback(value[2])
 
 
-def w5_one_stage(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of):
+def w5_one_stage(*given):
     """The last stage is known by not being the first."""
-    parts, aims = batch.split(split_size), targets.split(split_size)
-    m, p = len(parts), len(partitions)
-    begins, ends, losses = {}, {}, [0.0] * m
-
-    def forward(i, j):
-        with torch.enable_grad():
-            if j == 0:
-                begins[i, j] = parts[i]
-                ends[i, j] = partitions[j](parts[i])
-            else:
-                x = begins[i, j] = ends[i, j - 1].detach().requires_grad_()
-                y = partitions[j](x)
-                if j == p - 1:
-                    y = loss_of(y, aims[i]) * (len(parts[i]) / len(batch))
-                    losses[i] = y.item()
-                ends[i, j] = y
-
-    def backward(i, j):
-        ends[i, j].backward(begins[i, j + 1].grad if j < p - 1 else None)
-
-    for pairs in clock_cycles(m, p):
-        cycle5(pairs, forward, in_queues, out_queues)
-    for pairs in clock_cycles(m, p):
-        cycle5([(i, p - 1 - j) for i, j in pairs], backward, in_queues, out_queues)
-    return sum(losses)
+    return r5_cycles(*given, loss_of_one_stage=False)
 
 
 def w5_early_forward(*given):
