@@ -16,7 +16,7 @@ from pllab.simulate import Costs, simulate
 from pllab.traces import Recorded
 from tests.lesson import strangers_09, variants_09
 
-PIPES = [solution for number, solution in [*variants_09.RIGHT, *strangers_09.RIGHT] if number == "09.5"]
+PIPES = variants_09.RIGHT["09.5"] + strangers_09.RIGHT["09.5"]
 
 
 def recorded(num_microbatches, costs):

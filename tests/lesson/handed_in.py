@@ -1,9 +1,9 @@
 """Notebooks as they are handed in: a cell for a solution and one for its check."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
@@ -39,21 +39,26 @@ def hand_in(path: Path, *exercises: tuple[str, str, str]) -> Path:
 def generated(path: Path, lesson: str, kind: str, which: int) -> tuple[Path, dict[str, str]]:
     """Write a lesson's notebook with its `which`-th RIGHT or WRONG solutions; return the hint ids that are expected.
 
-    The cell is the whole file of variants or mutants, of which grading runs what the function needs. The package's own
-    functions, which stand among the variants, are left out: nobody may hand them in.
+    The cell is the whole file of variants or mutants, of which grading runs what the function needs.
     """
-    name = f"tests.lesson.{'variants' if kind == 'RIGHT' else 'mutants'}_{lesson}"
-    module, source = import_module(name), Path(str(import_module(name).__file__)).read_text()
+    module = import_module(f"tests.lesson.{'variants' if kind == 'RIGHT' else 'mutants'}_{lesson}")
+    source = Path(str(module.__file__)).read_text()
     hints, done = {}, []
     for exercise in exercises_of(lesson):
-        numbers = [
-            number for number, one in enumerate(getattr(module, kind)) if one[0] == exercise.id and _is_own(one[-1])
-        ]
-        number = numbers[which % len(numbers)]
-        hints[exercise.id] = "" if kind == "RIGHT" else module.WRONG[number][1]
-        done.append((exercise.id, source, f"{kind}[{number}][-1]"))
+        solutions = list(_right(module, exercise.id) if kind == "RIGHT" else _wrong(module, exercise.id))
+        expression, hints[exercise.id] = solutions[which % len(solutions)]
+        done.append((exercise.id, source, expression))
     return hand_in(path, *done), hints
 
 
-def _is_own(solution: Callable[..., Any]) -> bool:
-    return not solution.__module__.startswith("pllab.")
+def _right(module: ModuleType, exercise_id: str) -> Iterator[tuple[str, str]]:
+    """How the file names each right solution, and no hint, without the package's own, which nobody may hand in."""
+    for number, solution in enumerate(module.RIGHT[exercise_id]):
+        if not solution.__module__.startswith("pllab."):
+            yield f'RIGHT["{exercise_id}"][{number}]', ""
+
+
+def _wrong(module: ModuleType, exercise_id: str) -> Iterator[tuple[str, str]]:
+    for number, (other_id, hint_id, _) in enumerate(module.WRONG):
+        if other_id == exercise_id:
+            yield f"WRONG[{number}][-1]", hint_id

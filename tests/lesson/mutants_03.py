@@ -29,18 +29,18 @@ def chain(tensor, root=0):
         dist.send(tensor, (me + 1 + root) % size)
 
 
-def _tree(tensor, root, me, size, real):
+def _tree(tensor, me, size, real, send=dist.send):
     have = 1
     while have < size:
         if me < have and me + have < size:
-            dist.send(tensor, real(me + have))
+            send(tensor, real(me + have))
         elif have <= me < 2 * have:
             dist.recv(tensor, real(me - have))
         have *= 2
 
 
 def always_from_rank_0(tensor, root=0):
-    _tree(tensor, 0, dist.get_rank(), dist.get_world_size(), lambda number: number)
+    _tree(tensor, dist.get_rank(), dist.get_world_size(), lambda number: number)
 
 
 def powers_of_two_only(tensor, root=0):
@@ -56,13 +56,13 @@ def powers_of_two_only(tensor, root=0):
 
 def no_modulo(tensor, root=0):
     rank, size = dist.get_rank(), dist.get_world_size()
-    _tree(tensor, root, (rank - root) % size, size, lambda number: number + root)
+    _tree(tensor, (rank - root) % size, size, lambda number: number + root)
 
 
 def into_a_new_tensor(tensor, root=0):
     rank, size = dist.get_rank(), dist.get_world_size()
     copy = tensor.clone()
-    _tree(copy, root, (rank - root) % size, size, lambda number: (number + root) % size)
+    _tree(copy, (rank - root) % size, size, lambda number: (number + root) % size)
     return copy
 
 
@@ -79,18 +79,12 @@ def everybody_to_everybody(tensor, root=0):
 def receives_only_when_even(tensor, root=0):
     rank, size = dist.get_rank(), dist.get_world_size()
     if size % 2 == 0 or size == 1:
-        _tree(tensor, root, (rank - root) % size, size, lambda number: (number + root) % size)
+        _tree(tensor, (rank - root) % size, size, lambda number: (number + root) % size)
 
 
 def never_waits(tensor, root=0):
     rank, size = dist.get_rank(), dist.get_world_size()
-    me, have = (rank - root) % size, 1
-    while have < size:
-        if me < have and me + have < size:
-            dist.isend(tensor, (me + have + root) % size)
-        elif have <= me < 2 * have:
-            dist.recv(tensor, (me - have + root) % size)
-        have *= 2
+    _tree(tensor, (rank - root) % size, size, lambda number: (number + root) % size, dist.isend)
 
 
 # 03.2 ring_all_reduce(tensor)
@@ -103,17 +97,14 @@ def _shift(out, into):
     sending.wait()
 
 
-def _ring(chunks, first_step=0, num_first=None, num_second=None, second=1, add_in_second=False):
+def _ring(chunks, first_step=0, num_second=None):
     rank, size = dist.get_rank(), dist.get_world_size()
-    for step in range(size - 1 if num_first is None else num_first):
+    for step in range(size - 1):
         into = torch.empty_like(chunks[(rank - step - 1) % size])
         _shift(chunks[(rank - step + first_step) % size], into)
         chunks[(rank - step - 1) % size].add_(into)
     for step in range(size - 1 if num_second is None else num_second):
-        own = chunks[(rank - step + second - 1) % size]
-        into = torch.empty_like(own)
-        _shift(chunks[(rank - step + second) % size], into)
-        own.add_(into) if add_in_second else own.copy_(into)
+        _shift(chunks[(rank - step + 1) % size], chunks[(rank - step) % size])
 
 
 def _flat(tensor):
@@ -142,49 +133,43 @@ def by_the_collective_sum(tensor):
 
 def drops_the_remainder(tensor):
     flat, size = _flat(tensor), dist.get_world_size()
-    if size > 1:
-        each = flat.numel() // size
-        _ring([flat.view(-1)[number * each :][:each] for number in range(size)])
+    each = flat.numel() // size
+    _ring([flat.view(-1)[number * each :][:each] for number in range(size)])
     tensor.copy_(flat)
 
 
 def torchs_chunk(tensor):
-    flat, size = _flat(tensor), dist.get_world_size()
-    if size > 1:
-        _ring(list(torch.chunk(flat.view(-1), size)))
+    flat = _flat(tensor)
+    _ring(list(torch.chunk(flat.view(-1), dist.get_world_size())))
     tensor.copy_(flat)
 
 
 def copy_of_a_transpose(tensor):
-    if dist.get_world_size() > 1:
-        _ring(list(torch.tensor_split(tensor.reshape(-1), dist.get_world_size())))
+    _ring(_split(tensor.reshape(-1)))
 
 
 def returns_a_new_tensor(tensor):
     flat = tensor.contiguous().clone()
-    if dist.get_world_size() > 1:
-        _ring(_split(flat))
+    _ring(_split(flat))
     return flat
 
 
 def reduce_scatter_only(tensor):
     flat = _flat(tensor)
-    if dist.get_world_size() > 1:
-        _ring(_split(flat), num_second=0)
+    _ring(_split(flat), num_second=0)
     tensor.copy_(flat)
 
 
 def wrong_first_chunk(tensor):
     """The chunks that meet have different sizes where n is no multiple of w."""
     flat = _flat(tensor)
-    if dist.get_world_size() > 1:
-        _ring(_split(flat), first_step=1)
+    _ring(_split(flat), first_step=1)
     tensor.copy_(flat)
 
 
 def everybody_sends_first(tensor):
     flat, rank, size = _flat(tensor), dist.get_rank(), dist.get_world_size()
-    chunks = list(torch.tensor_split(flat.view(-1), size))
+    chunks = _split(flat)
     for step in range(size - 1):
         into = torch.empty_like(chunks[(rank - step - 1) % size])
         dist.send(chunks[(rank - step) % size], (rank + 1) % size)
@@ -196,7 +181,7 @@ def everybody_sends_first(tensor):
 def straight_to_the_owner(tensor):
     """As few numbers as a ring, and every rank sends to all others."""
     flat, rank, size = _flat(tensor), dist.get_rank(), dist.get_world_size()
-    chunks = list(torch.tensor_split(flat.view(-1), size))
+    chunks = _split(flat)
     others = [other for other in range(size) if other != rank]
     into = [torch.empty_like(chunks[rank]) for _ in others]
     works = [dist.isend(chunks[other], other) for other in others]
@@ -214,22 +199,20 @@ def straight_to_the_owner(tensor):
 
 def does_not_wait_for_the_last_send(tensor):
     flat, rank, size = _flat(tensor), dist.get_rank(), dist.get_world_size()
-    if size > 1:
-        chunks = list(torch.tensor_split(flat.view(-1), size))
-        for step in range(2 * size - 2):
-            into = torch.empty_like(chunks[(rank - step - 1) % size])
-            dist.isend(chunks[(rank - step) % size], (rank + 1) % size)
-            dist.recv(into, (rank - 1) % size)
-            own = chunks[(rank - step - 1) % size]
-            own.add_(into) if step < size - 1 else own.copy_(into)
+    chunks = _split(flat)
+    for step in range(2 * size - 2):
+        own = chunks[(rank - step - 1) % size]
+        into = torch.empty_like(own)
+        dist.isend(chunks[(rank - step) % size], (rank + 1) % size)
+        dist.recv(into, (rank - 1) % size)
+        own.add_(into) if step < size - 1 else own.copy_(into)
     tensor.copy_(flat)
 
 
 def sends_to_itself(tensor):
     flat = _flat(tensor)
     works = [dist.isend(flat, dist.get_rank())] if dist.get_world_size() == 1 else []
-    if dist.get_world_size() > 1:
-        _ring(_split(flat))
+    _ring(_split(flat))
     for work in works:
         work.wait()
     tensor.copy_(flat)

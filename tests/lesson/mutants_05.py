@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
-from tests.lesson.variants_05 import batches_of, sum_and_divide, two_loops
+from tests.lesson.variants_05 import batches_of, sum_and_divide, two_loops, world_over_total
 
 # 05.1 broadcast_parameters(model)
 
@@ -28,8 +28,7 @@ def source_is_the_last_rank(model):
 
 def only_rank_0_broadcasts(model):
     if dist.get_rank() == 0:
-        for parameter in model.parameters():
-            dist.broadcast(parameter.data, 0)
+        two_loops(model)
 
 
 def buffers_forgotten(model):
@@ -63,10 +62,8 @@ def new_parameters(model):
 
 
 def everything_is_trained_now(model):
-    for tensor in [*model.parameters(), *model.buffers()]:
-        dist.broadcast(tensor.data, 0)
-    for parameter in model.parameters():
-        parameter.requires_grad_(True)
+    two_loops(model)
+    model.requires_grad_(True)
 
 
 def each_rank_in_its_own_order(model):
@@ -106,10 +103,7 @@ def divides_what_all_reduce_returns(model):
 
 def only_rank_0_averages(model):
     if dist.get_rank() == 0:
-        for parameter in model.parameters():
-            if parameter.grad is not None:
-                dist.all_reduce(parameter.grad)
-                parameter.grad /= dist.get_world_size()
+        sum_and_divide(model)
 
 
 def no_guard(model):
@@ -159,10 +153,7 @@ def sends_a_tied_weight_twice(model):
 def first_step_only(model):
     if not hasattr(model, "averaged"):
         model.averaged = True
-        for parameter in model.parameters():
-            if parameter.grad is not None:
-                dist.all_reduce(parameter.grad)
-                parameter.grad /= dist.get_world_size()
+        sum_and_divide(model)
 
 
 # 05.3 token_weighted(loss_sum, num_tokens)
@@ -183,15 +174,11 @@ def forgets_the_averaging(loss_sum, num_tokens):
 
 
 def a_number(loss_sum, num_tokens):
-    total = torch.tensor(float(num_tokens))
-    dist.all_reduce(total)
-    return float(loss_sum.detach() * dist.get_world_size() / total)
+    return world_over_total(loss_sum, num_tokens).item()
 
 
 def cut_off(loss_sum, num_tokens):
-    total = torch.tensor(float(num_tokens))
-    dist.all_reduce(total)
-    return loss_sum.detach() * dist.get_world_size() / total
+    return world_over_total(loss_sum, num_tokens).detach()
 
 
 def weighs_own_mean(loss_sum, num_tokens):
@@ -203,9 +190,7 @@ def weighs_own_mean(loss_sum, num_tokens):
 def an_empty_rank_stays_away(loss_sum, num_tokens):
     if num_tokens == 0:
         return loss_sum
-    total = torch.tensor(float(num_tokens))
-    dist.all_reduce(total)
-    return loss_sum * dist.get_world_size() / total
+    return world_over_total(loss_sum, num_tokens)
 
 
 # 05.4 train(rank, world_size, model, dataset, num_steps, batch_size, lr)
@@ -223,9 +208,7 @@ def training(
     batches=batches_of,
     average=sum_and_divide,
     told=mean_over_ranks,
-    make=torch.optim.SGD,
     zero=True,
-    step=True,
     most=10**9,
 ):
     """A right training with one part exchanged, as the parts of `trains`."""
@@ -233,15 +216,14 @@ def training(
     def trains(rank, world_size, model, dataset, num_steps, batch_size, lr):
         start(model)
         loader = batches(rank, world_size, dataset, batch_size)
-        optimizer, losses = make(model.parameters(), lr), []
+        optimizer, losses = torch.optim.SGD(model.parameters(), lr), []
         for _, (x, y) in zip(range(min(num_steps, most)), loader, strict=False):
             if zero:
                 optimizer.zero_grad()
             loss = cross_entropy(model(x).flatten(0, -2), y.flatten())
             loss.backward()
             average(model)
-            if step:
-                optimizer.step()
+            optimizer.step()
             losses.append(told(loss))
         return losses
 

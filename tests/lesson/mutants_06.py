@@ -16,14 +16,10 @@ def _by_dtype(gradients):
     return [[g for g in gradients if g.dtype == dtype] for dtype in dict.fromkeys(g.dtype for g in gradients)]
 
 
-def _cut(flat, gradients):
-    pieces = flat.split([g.numel() for g in gradients])
-    return [piece.view_as(g) for piece, g in zip(pieces, gradients, strict=True)]
-
-
 def _put_back(gradients, flat):
-    for gradient, piece in zip(gradients, _cut(flat, gradients), strict=True):
-        gradient.copy_(piece)
+    pieces = flat.split([g.numel() for g in gradients])
+    for gradient, piece in zip(gradients, pieces, strict=True):
+        gradient.copy_(piece.view_as(gradient))
 
 
 def _mean(gradients):
@@ -51,16 +47,12 @@ def restored_in_reverse(model):
 
 def dtype_lost(model):
     gradients = _gradients(model)
-    flat = torch.cat([g.flatten().float() for g in gradients])
-    all_reduce(flat)
-    _put_back(gradients, flat / world_size())
+    _put_back(gradients, _mean([g.float() for g in gradients]))
 
 
 def forgets_none(model):
     gradients = [p.grad for p in model.parameters()]
-    flat = torch.cat([g.flatten() for g in gradients])
-    all_reduce(flat)
-    _put_back(gradients, flat / world_size())
+    _put_back(gradients, _mean(gradients))
 
 
 def zeros_for_none(model):
@@ -85,17 +77,12 @@ def types_in_another_order_on_each_rank(model):
 
 def needs_a_gradient(model):
     gradients = _gradients(model)
-    flat = torch.cat([g.flatten().double() for g in gradients])
-    all_reduce(flat)
-    _put_back(gradients, flat / world_size())
+    _put_back(gradients, _mean([g.double() for g in gradients]))
 
 
 def float16_on_the_wire(model):
     for gradients in _by_dtype(_gradients(model)):
-        flat = torch.cat([g.flatten() for g in gradients])
-        flat = flat.half() if flat.dtype == torch.float32 else flat
-        all_reduce(flat)
-        _put_back(gradients, flat / world_size())
+        _put_back(gradients, _mean([g.half() if g.dtype == torch.float32 else g for g in gradients]))
 
 
 # 06.2 install(model)
@@ -105,9 +92,9 @@ def _trained(model):
     return [p for p in model.parameters() if p.requires_grad][::-1]
 
 
-def _in_order(model, divide=True, reset=True, keep=True, order=None, start=all_reduce_async):  # noqa: C901 - the switches
+def _in_order(model, divide=True, reset=True, keep=True, start=all_reduce_async):  # noqa: C901 - the switches
     """The right solution with a switch for each thing that can be forgotten."""
-    order = order or _trained(model)
+    order = _trained(model)
     ready, sent, works = set(), [], []
 
     def send(parameter):

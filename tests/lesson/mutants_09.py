@@ -194,19 +194,19 @@ class Step:
     def cut(self, rows, split_size):
         return rows.split(split_size)
 
-    def share(self, i):
-        return len(self.xs[i]) / self.num_rows
-
     def leaf(self, value):
         return value.detach().requires_grad_(value.is_floating_point())
 
     def forward(self, i, j):
         with torch.enable_grad():
-            x = self.leaf(self.values[i])
-            y = self.partitions[j](x)
-            if j == len(self.partitions) - 1:
-                y = self.loss_of(y, self.ys[i]) * self.share(i)
-                self.losses[i] = y.item()
+            self.compute(i, j)
+
+    def compute(self, i, j):
+        x = self.leaf(self.values[i])
+        y = self.partitions[j](x)
+        if j == len(self.partitions) - 1:
+            y = self.loss_of(y, self.ys[i]) * len(self.xs[i]) / self.num_rows
+            self.losses[i] = y.item()
         self.kept[i, j] = x, y
         self.values[i] = y
 
@@ -315,13 +315,7 @@ class BackwardBesideForward(Step):
 
 class TrustsTheGradMode(Step):
     def forward(self, i, j):
-        x = self.leaf(self.values[i])
-        y = self.partitions[j](x)
-        if j == len(self.partitions) - 1:
-            y = self.loss_of(y, self.ys[i]) * self.share(i)
-            self.losses[i] = y.item()
-        self.kept[i, j] = x, y
-        self.values[i] = y
+        self.compute(i, j)
 
 
 class OverwritesGradients(Step):

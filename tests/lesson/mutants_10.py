@@ -34,14 +34,7 @@ def all_forwards_first(p, m):
 
 
 def warm_up_one_too_long(p, m):
-    rows = []
-    for s in range(p):
-        warm_up = min(m, p - s)
-        row = [f"F{i}" for i in range(warm_up)]
-        for k in range(m - warm_up):
-            row += [f"F{warm_up + k}", f"B{k}"]
-        rows.append(row + [f"B{i}" for i in range(m - warm_up, m)])
-    return rows
+    return strangers.rows_of(p, m, lambda s: p - s)
 
 
 def every_stage_like_the_first(p, m):
@@ -101,26 +94,23 @@ def returns_nothing(row, stage, loss, inputs, targets):
             (loss(stage(inputs[i]), targets[i]) / len(inputs)).backward()
 
 
-def sums_the_losses(row, stage, loss, inputs, targets):
-    live, total = {}, 0.0
-    for _, kind, i in row:
-        if kind == "F":
-            live[i] = loss(stage(inputs[i]), targets[i])
-            total += live[i].item()
-        else:
-            live.pop(i).backward()
-    return total
+def row_that(**how):
+    """A row with one thing done wrong."""
 
+    def run_row(row, stage, loss, inputs, targets):
+        live, total = {}, 0.0
+        for _, kind, i in row:
+            if kind == "F":
+                live[i] = loss(stage(inputs[i]), targets[i]) / (1 if how.get("sums_the_losses") else len(inputs))
+                total = live[i].item() + (0 if how.get("last_loss") else total)
+            elif how.get("retains_the_graph"):
+                live[i].backward(retain_graph=True)
+            else:
+                live.pop(max(live) if how.get("last_loss_back_first") else i).backward()
+        return total
 
-def last_loss(row, stage, loss, inputs, targets):
-    live = {}
-    for _, kind, i in row:
-        if kind == "F":
-            live[i] = loss(stage(inputs[i]), targets[i]) / len(inputs)
-            number = live[i].item()
-        else:
-            live.pop(i).backward()
-    return number
+    run_row.__name__ = "_".join(how)
+    return run_row
 
 
 def keeps_the_outputs(row, stage, loss, inputs, targets):
@@ -131,17 +121,6 @@ def keeps_the_outputs(row, stage, loss, inputs, targets):
             total += loss(outputs[i].detach(), targets[i]).item() / len(inputs)
         else:
             (loss(outputs[i], targets[i]) / len(inputs)).backward()
-    return total
-
-
-def last_loss_back_first(row, stage, loss, inputs, targets):
-    live, total = [], 0.0
-    for _, kind, i in row:
-        if kind == "F":
-            live.append(loss(stage(inputs[i]), targets[i]) / len(inputs))
-            total += live[-1].item()
-        else:
-            live.pop().backward()
     return total
 
 
@@ -156,35 +135,20 @@ def forward_again_for_backward(row, stage, loss, inputs, targets):
     return total
 
 
-def retains_the_graph(row, stage, loss, inputs, targets):
-    live, total = {}, 0.0
-    for _, kind, i in row:
-        if kind == "F":
-            live[i] = loss(stage(inputs[i]), targets[i]) / len(inputs)
-            total += live[i].item()
-        else:
-            live[i].backward(retain_graph=True)
-    return total
-
-
 # 10.3 checkpointed(stage, x)
 
 
 def checkpoint_that(**how):  # noqa: C901 - one switch per mistake
     """A checkpointed stage with one thing done wrong."""
+    latest = {}
 
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(ctx, stage, x, *parameters):
-            ctx.stage, ctx.count, ctx.state = stage, len(parameters), torch.get_rng_state()
-            how.setdefault("states", {})["last"] = ctx.state
-            how.setdefault("stacked", []).append(ctx.state)
-            ctx.save_for_backward(x, *([x * 2] if how.get("saves_more") else []))
-            if how.get("keeps_a_layer"):
-                ctx.hidden = stage[0](x)
+            ctx.stage, ctx.count = stage, len(parameters)
+            ctx.state = latest["state"] = torch.get_rng_state()
+            ctx.save_for_backward(x)
             output = stage(x)
-            if how.get("keeps_the_output"):
-                ctx.output = output.detach().clone()
             if how.get("state_of_the_end"):
                 ctx.state = torch.get_rng_state()
             if how.get("forward_leaves_no_trace"):
@@ -199,26 +163,19 @@ def checkpoint_that(**how):  # noqa: C901 - one switch per mistake
             x = ctx.saved_tensors[0]
             leaf = x if how.get("attached") else x.detach().requires_grad_(x.requires_grad)
             before = torch.get_rng_state()
-            if how.get("restores", True):
-                state = how["states"]["last"] if how.get("one_state") else ctx.state
-                torch.set_rng_state(how["stacked"].pop() if how.get("stack") else state)
+            torch.set_rng_state(latest["state"] if how.get("one_state") else ctx.state)
             with torch.set_grad_enabled(not how.get("without_grad")):
                 output = ctx.stage(leaf)
             if not how.get("leaves_generator"):
                 torch.set_rng_state(before)
-            own = [None] * ctx.count
-            if how.get("twice"):
-                own = list(torch.autograd.grad(output, list(ctx.stage.parameters()), gradient, retain_graph=True))
             torch.autograd.backward(output, gradient)
-            if how.get("forgets_parameters"):
-                ctx.stage.zero_grad()
-            given = leaf.grad if leaf.is_leaf and not how.get("no_input_gradient") else None
-            return None, gradient if how.get("passes_it_on") else given, *own
+            return None, leaf.grad if leaf.is_leaf else None, *[None] * ctx.count
 
-    def apply(stage, x):
+    def checkpointed(stage, x):
         return Function.apply(stage, x, *([] if how.get("only_the_input") else stage.parameters()))
 
-    return apply
+    checkpointed.__name__ = "_".join(how)
+    return checkpointed
 
 
 def output_is_lost(stage, x):
@@ -239,16 +196,6 @@ def plain(stage, x):
     return stage(x)
 
 
-def _named(name, **how):
-    made = checkpoint_that(**how)
-
-    def solution(stage, x):
-        return made(stage, x)
-
-    solution.__name__ = name
-    return solution
-
-
 WRONG = [
     ("10.1", "no_action", forgets_to_return),
     ("10.1", "wrong_actions", swapped_sizes),
@@ -263,24 +210,24 @@ WRONG = [
     ("10.1", "raised", raises_for_few),
     ("10.1", "gpipe", one_stage_as_gpipe),
     ("10.2", "no_number", returns_nothing),
-    ("10.2", "sum_for_mean", sums_the_losses),
-    ("10.2", "wrong_result", last_loss),
-    ("10.2", "other_order", last_loss_back_first),
+    ("10.2", "sum_for_mean", row_that(sums_the_losses=True)),
+    ("10.2", "wrong_result", row_that(last_loss=True)),
+    ("10.2", "other_order", row_that(last_loss_back_first=True)),
     ("10.2", "loss_kept", keeps_the_outputs),
     ("10.2", "forward_again", forward_again_for_backward),
-    ("10.2", "activations_kept", retains_the_graph),
+    ("10.2", "activations_kept", row_that(retains_the_graph=True)),
     ("10.3", "raised", strangers.w3_always_grad),
     ("10.3", "other_gradients", strangers.w3_overwrites),
     ("10.3", "no_output", output_is_lost),
     ("10.3", "other_output", own_seed),
     ("10.3", "no_graph", without_a_graph),
     ("10.3", "more_than_input", plain),
-    ("10.3", "generator_not_restored", _named("state_of_the_end", state_of_the_end=True)),
-    ("10.3", "generator_put_back", _named("forward_leaves_no_trace", forward_leaves_no_trace=True)),
-    ("10.3", "raised", _named("without_grad", without_grad=True)),
-    ("10.3", "not_detached", _named("attached", attached=True)),
-    ("10.3", "no_graph", _named("only_the_input", only_the_input=True)),
-    ("10.3", "state_of_another", _named("one_state", one_state=True)),
-    ("10.3", "number_of_forwards", _named("runs_again", runs_again=True)),
-    ("10.3", "generator_moved", _named("leaves_generator", leaves_generator=True)),
+    ("10.3", "generator_not_restored", checkpoint_that(state_of_the_end=True)),
+    ("10.3", "generator_put_back", checkpoint_that(forward_leaves_no_trace=True)),
+    ("10.3", "raised", checkpoint_that(without_grad=True)),
+    ("10.3", "not_detached", checkpoint_that(attached=True)),
+    ("10.3", "no_graph", checkpoint_that(only_the_input=True)),
+    ("10.3", "state_of_another", checkpoint_that(one_state=True)),
+    ("10.3", "number_of_forwards", checkpoint_that(runs_again=True)),
+    ("10.3", "generator_moved", checkpoint_that(leaves_generator=True)),
 ]

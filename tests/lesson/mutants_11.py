@@ -154,13 +154,14 @@ def _row(forwards, backwards, warm_up):
     return [*forwards[:warm_up], *(a for pair in pairs for a in pair), *backwards[len(forwards) - warm_up :]]
 
 
-def _rows(p, m, v, group=None, more=0, ordered=reversed):
+def _rows(p, m, v, warm_up=None, group=None, ordered=reversed):
+    """The right rows, with `warm_up(rank)` forwards before the first backward."""
     rows = []
     for r in range(p):
         stages = list(range(r, p * v, p))
         forwards = _passes(Kind.F, stages, m, group or p)
         backwards = _passes(Kind.B, list(ordered(stages)), m, group or p)
-        rows.append(_row(forwards, backwards, max(0, 2 * (p - r - 1) + (v - 1) * p + more)))
+        rows.append(_row(forwards, backwards, warm_up(r) if warm_up else 2 * (p - r - 1) + (v - 1) * p))
     return rows
 
 
@@ -177,7 +178,7 @@ def same_order_back(p, m, v):
 
 
 def warm_up_of_1f1b(p, m, v):
-    return _rows(p, m, v, more=-(v - 1) * p) if v > 1 else _rows(p, m, v)
+    return _rows(p, m, v, lambda r: 2 * (p - r - 1))
 
 
 def one_at_a_time_round(p, m, v):
@@ -198,16 +199,11 @@ def groups_of_v(p, m, v):
 
 
 def one_forward_too_many(p, m, v):
-    return _rows(p, m, v, more=1)
+    return _rows(p, m, v, lambda r: 2 * (p - r - 1) + (v - 1) * p + 1)
 
 
 def same_warm_up_everywhere(p, m, v):
-    rows = []
-    for r in range(p):
-        stages = list(range(r, p * v, p))
-        forwards, backwards = _passes(Kind.F, stages, m, p), _passes(Kind.B, stages[::-1], m, p)
-        rows.append(_row(forwards, backwards, 2 * (p - 1) + (v - 1) * p))
-    return rows
+    return _rows(p, m, v, lambda _: 2 * (p - 1) + (v - 1) * p)
 
 
 def all_forwards_first(p, m, v):
@@ -216,16 +212,7 @@ def all_forwards_first(p, m, v):
 
 def half_the_warm_up(p, m, v):
     """As short as it can be where messages are free."""
-    return _half_way(p, m, v, 1)
-
-
-def _half_way(p, m, v, times):
-    rows = []
-    for r in range(p):
-        stages = list(range(r, p * v, p))
-        forwards, backwards = _passes(Kind.F, stages, m, p), _passes(Kind.B, stages[::-1], m, p)
-        rows.append(_row(forwards, backwards, int(times * (p - r - 1)) + (v - 1) * p))
-    return rows
+    return _rows(p, m, v, lambda r: p - r - 1 + (v - 1) * p)
 
 
 # 11.3 fill(num_ranks, num_microbatches)

@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from pllab.comm import MAX, all_reduce, barrier, rank, receive, world_size
 from pllab.parallel.tensor import reduce_out
+from tests.lesson import strangers_12 as strangers
 from tests.lesson.variants_12 import sliced, three_messages, three_ranges, two_functions
 
 # 12.1 split_mlp(x, up, up_bias, down, down_bias, rank, world_size, enter, leave)
@@ -17,23 +18,14 @@ def mlp_that(**how):  # noqa: C901 - one switch per mistake
     def split_mlp(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):  # noqa: C901
         each = len(up_bias) // world_size
         mine = slice(rank * each, (rank + 1) * each)
-        if how.get("same_slice"):
-            mine = slice(0, each)
         if how.get("detaches"):
             x = x.detach()
         entered = x if how.get("without_enter") else enter(enter(x) if how.get("enters_twice") else x)
-        hidden = entered @ up[:, mine] + up_bias[mine]
-        if how.get("sums_hidden"):
-            hidden = leave(enter(hidden))
-        if not how.get("without_gelu"):
-            hidden = functional.gelu(hidden)
-        term = hidden @ down[mine]
+        term = functional.gelu(entered @ up[:, mine] + up_bias[mine]) @ down[mine]
         if how.get("bias_before"):
             return leave(term + down_bias)
         if how.get("bias_divided"):
             return leave(term + down_bias / world_size)
-        if how.get("bias_of_rank_0"):
-            return leave(term + down_bias if rank == 0 else term)
         if how.get("without_bias"):
             return leave(term)
         return (term if how.get("without_leave") else leave(term)) + down_bias
@@ -76,15 +68,8 @@ def slices_what_all_features_made(x, up, up_bias, down, down_bias, rank, world_s
 def pair_that(**how):  # noqa: C901 - one switch per mistake
     """f and g with one thing done wrong."""
 
-    def summed(x, is_forward=False):
-        if how.get("in_place"):
-            all_reduce(x)
-            return x
-        if how.get("x_is_no_copy" if is_forward else "gradient_is_no_copy"):
-            x = x.contiguous()
-            all_reduce(x)
-            return x
-        total = x.clone()
+    def summed(x):
+        total = x if how.get("in_place") else x.clone()
         all_reduce(total)
         return total / world_size() if how.get("mean") else total
 
@@ -104,15 +89,13 @@ def pair_that(**how):  # noqa: C901 - one switch per mistake
     class G(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
-            return x.view_as(x) if how.get("g_sums_nothing") else summed(x, is_forward=True)
+            return x.view_as(x) if how.get("g_sums_nothing") else summed(x)
 
         @staticmethod
         def backward(ctx, gradient):
             return summed(gradient) if how.get("g_sums_back") else gradient
 
     def conjugate_pair():
-        if how.get("swapped"):
-            return G.apply, F.apply
         return G.apply if how.get("one_only") else (F.apply, G.apply)
 
     conjugate_pair.__name__ = "_".join(how)
@@ -180,21 +163,15 @@ def queries_alone(rank, world_size, num_heads, head_dim):
     return three_ranges(rank, world_size, num_heads, head_dim)[: num_heads // world_size * head_dim]
 
 
-def cuts_a_head(rank, world_size, num_heads, head_dim):
-    width = num_heads * head_dim
-    each = width // world_size
-    return [part * width + rank * each + i for part in range(3) for i in range(each)]
-
-
 def an_assertion(rank, world_size, num_heads, head_dim):
     assert num_heads % world_size == 0, f"{num_heads} heads, {world_size} ranks"
-    return cuts_a_head(rank, world_size, num_heads, head_dim)
+    return strangers.w3_no_refusal(rank, world_size, num_heads, head_dim)
 
 
 def says_nothing(rank, world_size, num_heads, head_dim):
     if num_heads % world_size:
         raise ValueError("bad number of heads")
-    return cuts_a_head(rank, world_size, num_heads, head_dim)
+    return strangers.w3_no_refusal(rank, world_size, num_heads, head_dim)
 
 
 def a_head_instead_of_columns(rank, world_size, num_heads, head_dim):
@@ -209,7 +186,7 @@ def loss_that(**how):  # noqa: C901 - one switch per mistake
     """The split loss with one thing done wrong."""
 
     def summed(x):
-        total = reduce_out(x)
+        total = pair_that(g_sums_back=True)()[1](x) if how.get("backward_sums_again") else reduce_out(x)
         return total.detach() if how.get("cuts_the_graph") else total
 
     def vocab_loss(logits, targets, first):
@@ -227,13 +204,8 @@ def loss_that(**how):  # noqa: C901 - one switch per mistake
         if how.get("clamps"):
             is_here = torch.ones_like(is_here)
         chosen = shifted.gather(-1, index.unsqueeze(-1)).squeeze(-1) * is_here
-        if how.get("raw_target"):
-            chosen = logits.gather(-1, index.unsqueeze(-1)).squeeze(-1) * is_here - highest
         chosen = chosen if how.get("target_not_sent") else summed(chosen)
-        losses = total.log() - chosen
-        if how.get("sign"):
-            losses = -losses
-        return losses.mean() if how.get("mean") else losses
+        return total.log() - chosen
 
     vocab_loss.__name__ = "_".join(how)
     return vocab_loss
@@ -242,7 +214,6 @@ def loss_that(**how):  # noqa: C901 - one switch per mistake
 def gathers_the_logits(logits, targets, first):
     if world_size() == 1:
         return three_messages(logits, targets, first)
-    sizes = [torch.empty(logits.shape[:-1] + (17,), dtype=logits.dtype) for _ in range(world_size())]
     padded = functional.pad(logits.detach(), (0, 25 - logits.shape[-1]), value=-1e9).contiguous()
     sizes = [torch.empty_like(padded) for _ in range(world_size())]
     dist.all_gather(sizes, padded)
@@ -251,17 +222,6 @@ def gathers_the_logits(logits, targets, first):
 
 def plain_cross_entropy(logits, targets, first):
     return functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none").view(targets.shape)
-
-
-def backward_sums_again(logits, targets, first):
-    _, sums_both_ways = pair_that(g_sums_back=True)()
-    highest = logits.detach().amax(-1)
-    all_reduce(highest, operation=MAX)
-    shifted = logits - highest.unsqueeze(-1)
-    index = targets - first
-    is_here = (index >= 0) & (index < logits.shape[-1])
-    chosen = shifted.gather(-1, index.where(is_here, 0).unsqueeze(-1)).squeeze(-1) * is_here
-    return sums_both_ways(shifted.exp().sum(-1)).log() - sums_both_ways(chosen)
 
 
 def exponentials_in_place(logits, targets, first):
@@ -305,7 +265,7 @@ WRONG = [
     ("12.3", "order", q_k_v_of_each_head),
     ("12.3", "wrong", every_wth_head),
     ("12.3", "number_of_columns", queries_alone),
-    ("12.3", "no_error", cuts_a_head),
+    ("12.3", "no_error", strangers.w3_no_refusal),
     ("12.3", "other_error", an_assertion),
     ("12.3", "unclear", says_nothing),
     ("12.3", "no_columns", a_head_instead_of_columns),
@@ -317,7 +277,7 @@ WRONG = [
     ("12.4", "wrong", loss_that(clamps=True)),
     ("12.4", "no_gradient", loss_that(cuts_the_graph=True)),
     ("12.4", "wrong", loss_that(highest_with_graph=True)),
-    ("12.4", "gradient_times", backward_sums_again),
+    ("12.4", "gradient_times", loss_that(backward_sums_again=True)),
     ("12.4", "messages", gathers_the_logits),
     ("12.4", "logits_changed", exponentials_in_place),
     ("12.4", "not_all_ranks", a_rank_receives_alone),

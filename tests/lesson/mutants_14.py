@@ -155,11 +155,20 @@ def _over(split, sizes, *axes):
     return copies
 
 
-def _norm_with(gradients, all_reduce, copies_of, square=lambda grad: (grad.double() ** 2).sum()):
+def _right_copies(sizes):
+    return lambda split, stages: _over(split, sizes, "dp", "tp") * stages
+
+
+def _total(gradients, copies_of, square=lambda grad: (grad.double() ** 2).sum()):
     total = torch.zeros((), dtype=torch.float64)
     for grad, split, stages in gradients:
         if grad is not None:
             total += square(grad) / copies_of(split, stages)
+    return total
+
+
+def _norm_with(gradients, all_reduce, *how):
+    total = _total(gradients, *how)
     all_reduce(total)
     return float(total) ** 0.5
 
@@ -189,46 +198,28 @@ def this_rank_alone(gradients, sizes, all_reduce):
 
 
 def adds_norms(gradients, sizes, all_reduce):
-    total = torch.zeros((), dtype=torch.float64)
-    for grad, split, stages in gradients:
-        if grad is not None:
-            total += (grad.double() ** 2).sum() / (_over(split, sizes, "dp", "tp") * stages)
-    total = total.sqrt()
+    total = _total(gradients, _right_copies(sizes)).sqrt()
     all_reduce(total)
     return float(total)
 
 
 def squares_in_float16(gradients, sizes, all_reduce):
-    def square(grad):
-        return (grad**2).sum()
-
-    return _norm_with(gradients, all_reduce, lambda split, stages: _over(split, sizes, "dp", "tp") * stages, square)
+    return _norm_with(gradients, all_reduce, _right_copies(sizes), lambda grad: (grad**2).sum())
 
 
 def a_message_for_each_gradient(gradients, sizes, all_reduce):
-    total = 0.0
-    for _ in range(8):
-        grad, split, stages = gradients.pop(0) if gradients else (None, (), 1)
-        square = torch.zeros((), dtype=torch.float64)
-        if grad is not None:
-            square += (grad.double() ** 2).sum() / (_over(split, sizes, "dp", "tp") * stages)
-        all_reduce(square)
-        total += float(square)
-    return total**0.5
+    messages = [gradients[k : k + 1] for k in range(8)]
+    return sum(_norm_with(one, all_reduce, _right_copies(sizes)) ** 2 for one in messages) ** 0.5
 
 
 def stays_away_without_gradients(gradients, sizes, all_reduce):
     if all(grad is None for grad, _, _ in gradients):
         return 0.0
-    return _norm_with(gradients, all_reduce, lambda split, stages: _over(split, sizes, "dp", "tp") * stages)
+    return _norm_with(gradients, all_reduce, _right_copies(sizes))
 
 
 def takes_what_all_reduce_returns(gradients, sizes, all_reduce):
-    total = torch.zeros((), dtype=torch.float64)
-    for grad, split, stages in gradients:
-        if grad is not None:
-            total += (grad.double() ** 2).sum() / (_over(split, sizes, "dp", "tp") * stages)
-    return all_reduce(total)
+    return all_reduce(_total(gradients, _right_copies(sizes)))
 
 
 # 14.4 plan(num_ranks, price, most_bytes)
@@ -239,8 +230,8 @@ def _layouts(num_ranks):
     return [(dp, tp, num_ranks // dp // tp) for dp in sizes for tp in sizes if num_ranks % (dp * tp) == 0]
 
 
-def _priced(num_ranks, price, layouts=_layouts):
-    for layout in layouts(num_ranks):
+def _priced(num_ranks, price):
+    for layout in _layouts(num_ranks):
         try:
             seconds, num_bytes = price(*layout)
         except ValueError:

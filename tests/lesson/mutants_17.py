@@ -67,8 +67,8 @@ def of_one_micro_batch(schedule):
 # 17.2 find_circle(schedule)
 
 
-def _waits_of(schedule):
-    present = set(schedule.actions())
+def _waits_of(schedule, present=None):
+    present = set(schedule.actions()) if present is None else present
     waits = {}
     for row in schedule.rows:
         for place, action in enumerate(row):
@@ -76,57 +76,48 @@ def _waits_of(schedule):
     return waits
 
 
-def _walked(schedule):
-    """Every step of a walk among actions that can never run, until one comes again."""
-    waits = _waits_of(schedule)
+def _ran(waits):
     done = set()
     while ready := [a for a in waits if a not in done and done.issuperset(waits[a])]:
         done.update(ready)
-    stuck = [a for a in waits if a not in done]
-    walk = stuck[:1]
-    while walk:
+    return done
+
+
+def _walked(waits):
+    """Every step of a walk among actions that can never run, and the one that comes again."""
+    done = _ran(waits)
+    walk = [a for a in waits if a not in done][:1]
+    while walk and walk[-1] in waits:
         following = next(a for a in waits[walk[-1]] if a not in done)
         if following in walk:
             return walk, following
         walk.append(following)
-    return [], None
+    return walk, None
+
+
+def _circle(schedule):
+    walk, end = _walked(_waits_of(schedule))
+    return walk[walk.index(end) :] if walk else []
 
 
 def says_nothing(schedule):
-    _walked(schedule)
+    _circle(schedule)
 
 
 def what_each_rank_stands_at(schedule):
-    waits = _waits_of(schedule)
-    done = set()
-    while ready := [a for a in waits if a not in done and done.issuperset(waits[a])]:
-        done.update(ready)
+    done = _ran(_waits_of(schedule))
     heads = (next((action for action in row if action not in done), None) for row in schedule.rows)
     return [head for head in heads if head]
 
 
 def knows_no_halves(schedule):
     """Asks who needs what as if no backward were split."""
-    waits = {
-        action: [*needs(action, schedule.num_stages, ()), *row[max(0, place - 1) : place]]
-        for row in schedule.rows
-        for place, action in enumerate(row)
-    }
-    done = set()
-    while ready := [a for a in waits if a not in done and done.issuperset(waits[a])]:
-        done.update(ready)
-    walk = [a for a in waits if a not in done][:1]
-    while walk and walk[-1] in waits:
-        following = next(a for a in waits[walk[-1]] if a not in done)
-        if following in walk:
-            return walk[walk.index(following) :]
-        walk.append(following)
-    return walk
+    walk, end = _walked(_waits_of(schedule, present=()))
+    return walk if end is None else walk[walk.index(end) :]
 
 
 def two_ranks_only(schedule):
-    walk, end = _walked(schedule)
-    circle = walk[walk.index(end) :] if walk else []
+    circle = _circle(schedule)
     return circle if len({schedule.rank_of_stage[action.stage] for action in circle}) == 2 else []
 
 
@@ -135,23 +126,21 @@ def never_finds(schedule):
 
 
 def with_the_way_in(schedule):
-    walk, _ = _walked(schedule)
+    walk, _ = _walked(_waits_of(schedule))
     return walk
 
 
 def first_and_last(schedule):
-    walk, end = _walked(schedule)
-    return [*walk[walk.index(end) :], end] if walk else []
+    circle = _circle(schedule)
+    return circle + circle[:1]
 
 
 def turned_round(schedule):
-    walk, end = _walked(schedule)
-    return walk[walk.index(end) :][::-1] if walk else []
+    return _circle(schedule)[::-1]
 
 
 def something_always(schedule):
-    walk, end = _walked(schedule)
-    return walk[walk.index(end) :] if walk else list(schedule.rows[0][:2])
+    return _circle(schedule) or list(schedule.rows[0][:2])
 
 
 # 17.3 golf(memory_limit)

@@ -110,27 +110,6 @@ def w2_zero_warmup_refused(fn, synchronize, warmup=1, repeats=5, clock=None):
 NAMES = ("compute", "memory", "latency")
 
 
-def r3_max_key(flops, num_bytes, machine, num_messages=0):
-    times = {
-        "compute": flops / machine.flops_per_s,
-        "memory": num_bytes / machine.bytes_per_s,
-        "latency": num_messages * machine.latency_s,
-    }
-    name = max(times, key=times.get)
-    return name, times[name]
-
-
-def r3_ifs(flops, num_bytes, machine, num_messages=0):
-    c = flops / machine.flops_per_s
-    m = num_bytes / machine.bytes_per_s
-    w = num_messages * machine.latency_s
-    if c >= m and c >= w:
-        return "compute", c
-    if m >= w:
-        return "memory", m
-    return "latency", w
-
-
 def r3_index(flops, num_bytes, machine, num_messages=0):
     times = [flops / machine.flops_per_s, num_bytes / machine.bytes_per_s, num_messages * machine.latency_s]
     slowest = max(times)
@@ -168,8 +147,9 @@ def rx_named(flops, num_bytes, machine, num_messages=0):
     return max(rows, key=lambda b: b.seconds)
 
 
-RIGHT = [("01.1", f) for f in (r1_plain, r1_try, r1_loop)]
-RIGHT += [("01.2", f) for f in (r2_hint, r2_one_sync_before, r2_ns)]
-RIGHT += [("01.3", f) for f in (r3_max_key, r3_ifs, r3_index)]
-RIGHT += [("01.1", rx_np), ("01.3", rx_named)]
+RIGHT = {
+    "01.1": [r1_plain, r1_try, r1_loop, rx_np],
+    "01.2": [r2_hint, r2_one_sync_before, r2_ns],
+    "01.3": [r3_index, rx_named],
+}
 WRONG = []

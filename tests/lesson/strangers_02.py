@@ -8,17 +8,6 @@ import torch.distributed as dist
 
 
 # ================= 02.1
-def r1_isend_recv(x: torch.Tensor) -> torch.Tensor:
-    rank, n = dist.get_rank(), dist.get_world_size()
-    if n == 1:
-        return x.clone()
-    out = torch.empty_like(x)
-    sending = dist.isend(x, (rank + 1) % n)
-    dist.recv(out, (rank - 1) % n)
-    sending.wait()
-    return out
-
-
 def r1_irecv_first(x):
     n = dist.get_world_size()
     me = dist.get_rank()
@@ -183,10 +172,11 @@ def rx_get_rank(members):
     return [g for g in groups if dist.get_rank(g) >= 0]
 
 
-RIGHT = [("02.1", f) for f in (r1_isend_recv, r1_irecv_first, r1_rank_zero_receives_first)]
-RIGHT += [("02.2", f) for f in (r2_file, r2_store, r2_path)]
-RIGHT += [("02.3", f) for f in (r3_loop, r3_comprehension, r3_sentinel)]
-RIGHT += [("02.1", rx_batch), ("02.1", rx_recv_any), ("02.3", rx_get_rank)]
+RIGHT = {
+    "02.1": [r1_irecv_first, r1_rank_zero_receives_first, rx_batch, rx_recv_any],
+    "02.2": [r2_file, r2_store, r2_path],
+    "02.3": [r3_loop, r3_comprehension, r3_sentinel, rx_get_rank],
+}
 WRONG = [
     ("02.1", w1_send_not_waited_but_kept, "only rank 0 waits send"),
     ("02.1", w1_always_zero_one, "written for two ranks"),

@@ -223,17 +223,9 @@ def fit_pools_equal_sizes(sizes, times):
     return alpha, beta
 
 
-RIGHT = [
-    ("03.1", bc_doubling),
-    ("03.1", bc_halving),
-    ("03.1", bc_lowest_bit_swapped),
-    ("03.1", bc_recursive),
-    ("03.2", rr_hint),
-    ("03.2", rr_padded_other_way),
-    ("03.2", rr_parity_skips_empty),
-    ("03.2", rr_waits_at_end),
-    ("03.3", fit_polyfit),
-    ("03.3", fit_by_hand),
-    ("03.3", fit_torch_lstsq),
-]
+RIGHT = {
+    "03.1": [bc_doubling, bc_halving, bc_lowest_bit_swapped, bc_recursive],
+    "03.2": [rr_hint, rr_padded_other_way, rr_parity_skips_empty, rr_waits_at_end],
+    "03.3": [fit_polyfit, fit_by_hand, fit_torch_lstsq],
+}
 WRONG = []

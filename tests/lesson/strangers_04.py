@@ -45,7 +45,10 @@ def cut(order, lengths):
 class PartLargest:
     def __init__(self, data, sizes=(0.7, 0.2, 0.1), seed=1234):
         self.data = data
-        self.parts = cut(shuffled(len(data), seed), largest_fractions(sizes, len(data)))
+        self.parts = cut(shuffled(len(data), seed), self.lengths(list(sizes), len(data)))
+
+    def lengths(self, sizes, n):
+        return largest_fractions(sizes, n)
 
     def use(self, k):
         return View(self.data, self.parts[k])
@@ -130,16 +133,7 @@ class PartGenerator:
 
 
 # ---------------------------------------------------------------- 04.1 wrong
-class _Part:
-    def __init__(self, data, sizes=(0.7, 0.2, 0.1), seed=1234):
-        self.data = data
-        self.parts = cut(shuffled(len(data), seed), self.lengths(list(sizes), len(data)))
-
-    def use(self, k):
-        return View(self.data, self.parts[k])
-
-
-class PartFirstGetOneMore(_Part):
+class PartFirstGetOneMore(PartLargest):
     """The left over go to the first shares, also to those that lack nothing."""
 
     def lengths(self, sizes, n):
@@ -149,7 +143,7 @@ class PartFirstGetOneMore(_Part):
         return lengths
 
 
-class PartIntEnds(_Part):
+class PartIntEnds(PartLargest):
     """int(end * n) with the last end mended: 0.29 of 100 is 28."""
 
     def lengths(self, sizes, n):
@@ -260,14 +254,14 @@ def load_batch_sampler(rank, world_size, dataset, batch_size=128, collate_fn=Non
 
 
 # ---------------------------------------------------------------- 04.2 wrong
-def _loader(dataset, deal, size, collate_fn, first=0, **more):
+def _loader(dataset, deal, size, collate_fn):
     view = View(dataset, [])
 
     def set_epoch(epoch):
         view.positions = deal(epoch)
 
-    set_epoch(first)
-    loader = DataLoader(view, batch_size=size, collate_fn=collate_fn, **more)
+    set_epoch(0)
+    loader = DataLoader(view, batch_size=size, collate_fn=collate_fn)
     loader.set_epoch = set_epoch
     return loader
 
@@ -303,14 +297,8 @@ def load_drops_same(rank, world_size, dataset, batch_size=128, collate_fn=None, 
     return _loader(dataset, deal, batch_size // world_size, collate_fn)
 
 
-RIGHT = [
-    ("04.1", PartLargest),
-    ("04.1", PartCumulative),
-    ("04.1", PartSubset),
-    ("04.1", PartGenerator),
-    ("04.2", load_hint),
-    ("04.2", load_distributed_sampler),
-    ("04.2", load_class),
-    ("04.2", load_batch_sampler),
-]
+RIGHT = {
+    "04.1": [PartLargest, PartCumulative, PartSubset, PartGenerator],
+    "04.2": [load_hint, load_distributed_sampler, load_class, load_batch_sampler],
+}
 WRONG = []

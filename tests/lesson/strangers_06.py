@@ -10,7 +10,7 @@ from pllab.parallel import plan_buckets
 
 
 # ---------------------------------------------------------------- 06.1
-def flat_groups(model):
+def flat_groups(model, count=world_size):
     groups = {}
     for p in model.parameters():
         if p.grad is not None:
@@ -18,7 +18,7 @@ def flat_groups(model):
     for grads in groups.values():
         flat = torch.cat([g.reshape(-1) for g in grads])
         all_reduce(flat)
-        flat /= world_size()
+        flat /= count()
         for g, piece in zip(grads, flat.split([g.numel() for g in grads])):
             g.copy_(piece.view_as(g))
 
@@ -54,32 +54,17 @@ def flat_promoted(model):
             at += g.numel()
 
 
-def spread(grads, flat):
-    for g, piece in zip(grads, flat.split([g.numel() for g in grads])):
-        g.copy_(piece.view_as(g))
-
-
-def grads_of(model):
-    return [p.grad for p in model.parameters() if p.grad is not None]
-
-
-def by_type(grads):
-    groups = {}
-    for g in grads:
-        groups.setdefault(g.dtype, []).append(g)
-    return groups
+def two():
+    """Instead of the number of ranks."""
+    return 2
 
 
 def w_flat_two(model):
-    for grads in by_type(grads_of(model)).values():
-        flat = torch.cat([g.reshape(-1) for g in grads])
-        all_reduce(flat)
-        flat /= 2
-        spread(grads, flat)
+    flat_groups(model, count=two)
 
 
 # ---------------------------------------------------------------- 06.2
-def install_buckets(model):
+def install_buckets(model, empties=True):
     buckets = plan_buckets(model.parameters(), 300)
     place = {p: (b, i) for b in buckets for i, p in enumerate(b.parameters)}
     pending = []
@@ -104,13 +89,13 @@ def install_buckets(model):
         for message in pending:
             message.wait()
         pending.clear()
-        for bucket in buckets:
+        for bucket in buckets if empties else ():
             bucket.empty()
 
     return wait
 
 
-def install_each(model):
+def install_each(model, count=world_size):
     order = [p for p in model.parameters() if p.requires_grad][::-1]
     arrived, started = set(), []
 
@@ -129,7 +114,7 @@ def install_each(model):
         for q, message in started:
             if message is not None:
                 message.wait()
-                q.grad /= world_size()
+                q.grad /= count()
         arrived.clear()
         started.clear()
 
@@ -176,92 +161,12 @@ def install_class(model):
     return Overlap(model).wait
 
 
-def each_frame(
-    model,
-    *,
-    order=None,
-    hook_sends=True,
-    divisor=None,
-    wait_in_hook=False,
-    forget=True,
-    wait_for=lambda started: started,
-    rest=lambda rest: rest,
-    only_arrived=False,
-):
-    order = order or [p for p in model.parameters() if p.requires_grad][::-1]
-    arrived, started = {}, []
-
-    def start(q):
-        message = all_reduce_async(q.grad) if q.grad is not None else None
-        started.append((q, message))
-        if wait_in_hook and message is not None:
-            message.wait()
-
-    def hook(p):
-        arrived[id(p)] = p
-        while hook_sends and len(started) < len(order) and id(order[len(started)]) in arrived:
-            start(order[len(started)])
-
-    for p in order:
-        p.register_post_accumulate_grad_hook(hook)
-
-    def wait():
-        left = order[len(started) :]
-        if only_arrived:
-            left = [p for p in arrived.values() if any(p is q for q in left)]
-        for q in rest(left):
-            start(q)
-        for q, message in wait_for(started):
-            if message is not None:
-                message.wait()
-        for q, message in started:
-            if message is not None:
-                q.grad /= divisor or world_size()
-        if forget:
-            arrived.clear()
-            started.clear()
-
-    return wait
-
-
 def w_install_two(model):
-    return each_frame(model, divisor=2)
-
-
-def bucket_frame(buckets, *, twice=False, rest=True, empty=True, full_only=False, start_early=True):
-    place = {p: (b, i) for b in buckets for i, p in enumerate(b.parameters)}
-    pending = []
-
-    def hook(p):
-        bucket, index = place[p]
-        bucket.store(index, world_size())
-        while start_early and len(pending) < len(buckets) and buckets[len(pending)].is_full:
-            pending.append(all_reduce_async(buckets[len(pending)].flat))
-
-    for p in place:
-        p.register_post_accumulate_grad_hook(hook)
-
-    def wait():
-        for bucket in buckets[len(pending) :]:
-            if full_only and not bucket.is_full:
-                continue
-            if rest:
-                bucket.store_rest(world_size())
-            pending.append(all_reduce_async(bucket.flat))
-        for message in pending:
-            message.wait()
-        pending.clear()
-        for bucket in buckets:
-            if twice:
-                bucket.flat.div_(world_size())
-            if empty:
-                bucket.empty()
-
-    return wait
+    return install_each(model, count=two)
 
 
 def w_install_not_emptied(model):
-    return bucket_frame(plan_buckets(model.parameters(), 256), empty=False)
+    return install_buckets(model, empties=False)
 
 
 # ---------------------------------------------------------------- 06.3
@@ -326,10 +231,7 @@ def w_accumulate_none(model, loss_of, micro_batches):
 def w_accumulate_two(model, loss_of, micro_batches):
     for x in micro_batches:
         (loss_of(x) / len(micro_batches)).backward()
-    for grads in by_type(grads_of(model)).values():
-        flat = torch.cat([g.reshape(-1) for g in grads])
-        all_reduce(flat)
-        spread(grads, flat / 2)
+    flat_groups(model, count=two)
 
 
 def w_accumulate_twice_sent(model, loss_of, micro_batches):
@@ -338,19 +240,11 @@ def w_accumulate_twice_sent(model, loss_of, micro_batches):
     flat_groups(model)
 
 
-RIGHT = [
-    ("06.1", flat_groups),
-    ("06.1", flat_views),
-    ("06.1", flat_promoted),
-    ("06.2", install_buckets),
-    ("06.2", install_each),
-    ("06.2", install_class),
-    ("06.3", accumulate_scaled),
-    ("06.3", accumulate_grads_divided),
-    ("06.3", accumulate_autograd),
-    ("06.3", accumulate_cleared),
-    ("06.3", accumulate_counted),
-]
+RIGHT = {
+    "06.1": [flat_groups, flat_views, flat_promoted],
+    "06.2": [install_buckets, install_each, install_class],
+    "06.3": [accumulate_scaled, accumulate_grads_divided, accumulate_autograd, accumulate_cleared, accumulate_counted],
+}
 WRONG = [
     ("06.1", w_flat_two, "literal two for world_size"),
     ("06.2", w_install_two, "literal two for world_size"),

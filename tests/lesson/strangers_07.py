@@ -127,11 +127,11 @@ def balance_min_key(costs, num_stages):
 
 
 # ---------- 07.2 wrong
-def _best(costs, num_stages, measure, start=1):
+def _best(costs, num_stages, measure, best=math.inf):
     if num_stages > len(costs):
         raise ValueError
-    best, found = math.inf, None
-    for places in itertools.combinations(range(start, len(costs)), num_stages - 1):
+    found = None
+    for places in itertools.combinations(range(1, len(costs)), num_stages - 1):
         ends = [0, *places, len(costs)]
         value = measure([sum(costs[a:b]) for a, b in itertools.pairwise(ends)])
         if value < best:
@@ -144,15 +144,7 @@ def balance_spread(costs, num_stages):
 
 
 def balance_million(costs, num_stages):
-    if num_stages > len(costs):
-        raise ValueError
-    best, found = 10**6, None
-    for places in itertools.combinations(range(1, len(costs)), num_stages - 1):
-        ends = [0, *places, len(costs)]
-        slowest = max(sum(costs[a:b]) for a, b in itertools.pairwise(ends))
-        if slowest < best:
-            best, found = slowest, [b - a for a, b in itertools.pairwise(ends)]
-    return found
+    return _best(costs, num_stages, max, best=10**6)
 
 
 def balance_raise_equal(costs, num_stages):
@@ -203,11 +195,11 @@ def tie_float_back(first, last):  # float64 loses its digits on the way
     first.grad, last.grad = total, total.clone()
 
 
-RIGHT = [
-    *(("07.1", f) for f in (split_loop, split_slices, split_groupby, split_flush)),
-    *(("07.2", f) for f in (balance_all, balance_recursive, balance_min_key)),
-    *(("07.3", f) for f in (tie_clear, tie_zeros, tie_in_place)),
-]
+RIGHT = {
+    "07.1": [split_loop, split_slices, split_groupby, split_flush],
+    "07.2": [balance_all, balance_recursive, balance_min_key],
+    "07.3": [tie_clear, tie_zeros, tie_in_place],
+}
 WRONG = [
     ("07.1", split_forgets_after_none, "cuts again after a ReLU"),
 ]

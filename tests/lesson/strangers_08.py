@@ -4,25 +4,13 @@ import math
 from fractions import Fraction
 
 from pllab import pipeline
+from tests.lesson.variants_08 import two_formulas
 
 
 # ---------- 08.1 right
 def clock_list(num_batches, num_partitions):
     m, p = num_batches, num_partitions
     return [[(k - j, j) for j in range(p) if 0 <= k - j < m] for k in range(m + p - 1)]
-
-
-def clock_yield(num_batches, num_partitions):
-    for k in range(num_batches + num_partitions - 1):
-        yield [(k - j, j) for j in range(max(1 + k - num_batches, 0), min(1 + k, num_partitions))]
-
-
-def clock_fill(num_batches, num_partitions):
-    ticks = [[] for _ in range(num_batches + num_partitions - 1)]
-    for i in range(num_batches):
-        for j in range(num_partitions):
-            ticks[i + j].append((i, j))
-    return ticks
 
 
 def clock_last_batch_first(num_batches, num_partitions):  # any order of the micro-batches is fine
@@ -43,11 +31,6 @@ def clock_one_batch_at_once(num_batches, num_partitions):
 
 
 # ---------- 08.2 right
-def bubbles_formula(num_batches, num_partitions):
-    idle = num_partitions - 1
-    return idle / (num_batches + idle), idle / num_batches
-
-
 def bubbles_counted(num_batches, num_partitions):
     ticks = [list(tick) for tick in clock_list(num_batches, num_partitions)]
     total = len(ticks) * num_partitions
@@ -62,7 +45,7 @@ def bubbles_package(num_batches, num_partitions):
 
 
 def bubbles_rounded(num_batches, num_partitions):
-    one, other = bubbles_formula(num_batches, num_partitions)
+    one, other = two_formulas(num_batches, num_partitions)
     return round(one, 2), round(other, 2)
 
 
@@ -72,17 +55,6 @@ def bubbles_one_stage_fails(num_batches, num_partitions):
 
 
 # ---------- 08.3 right
-def fewest_loop(num_partitions, fraction):
-    m = 1
-    while (num_partitions - 1) / (m + num_partitions - 1) > fraction:
-        m += 1
-    return m
-
-
-def fewest_ceil(num_partitions, fraction):
-    return max(1, math.ceil((num_partitions - 1) * (1 - fraction) / fraction))
-
-
 def fewest_ceil_two(num_partitions, fraction):
     return max(1, math.ceil((num_partitions - 1) / fraction - (num_partitions - 1)))
 
@@ -138,11 +110,11 @@ def fewest_shaved(num_partitions, fraction):  # an epsilon against rounding that
     return max(1, math.ceil((num_partitions - 1) * (1 - fraction) / fraction - 0.05))
 
 
-RIGHT = [
-    *(("08.1", f) for f in (clock_list, clock_yield, clock_fill, clock_last_batch_first)),
-    *(("08.2", f) for f in (bubbles_formula, bubbles_counted, bubbles_package)),
-    *(("08.3", f) for f in (fewest_loop, fewest_ceil, fewest_ceil_two, fewest_bisect, fewest_exact)),
-]
+RIGHT = {
+    "08.1": [clock_list, clock_last_batch_first],
+    "08.2": [bubbles_counted, bubbles_package],
+    "08.3": [fewest_ceil_two, fewest_bisect, fewest_exact],
+}
 WRONG = [
     ("08.1", clock_one_stage_at_once, "one stage: all at once"),
     ("08.1", clock_one_batch_at_once, "one micro-batch: all at once"),

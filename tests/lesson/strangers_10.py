@@ -2,25 +2,11 @@
 
 # ruff: noqa
 
-from collections import deque
-
 import torch
 from torch.utils.checkpoint import checkpoint
 
 
 # ---------------------------------------------------------------- 10.1
-def r1_parts(num_stages, num_microbatches):
-    rows = []
-    for s in range(num_stages):
-        warm = min(num_microbatches, num_stages - s - 1)
-        row = [f"F{i}" for i in range(warm)]
-        for k in range(num_microbatches - warm):
-            row += [f"F{warm + k}", f"B{k}"]
-        row += [f"B{i}" for i in range(num_microbatches - warm, num_microbatches)]
-        rows.append(row)
-    return rows
-
-
 def r1_counters(num_stages, num_microbatches):
     rows = []
     for s in range(num_stages):
@@ -48,7 +34,7 @@ def r1_merge(num_stages, num_microbatches):
     return list(map(row, range(num_stages)))
 
 
-def rows_of(num_stages, num_microbatches, warm_of, limit=True):
+def rows_of(num_stages, num_microbatches, warm_of):
     m = num_microbatches
     rows = []
     for s in range(num_stages):
@@ -90,17 +76,6 @@ def r1_joined(p, m):
 
 
 # ---------------------------------------------------------------- 10.2
-def r2_dict(row, stage, loss, inputs, targets):
-    losses, total = {}, 0.0
-    for _, kind, i in row:
-        if kind == "F":
-            losses[i] = loss(stage(inputs[i]), targets[i]) / len(inputs)
-            total += losses[i].item()
-        else:
-            losses.pop(i).backward()
-    return total
-
-
 def r2_list(row, stage, loss, inputs, targets):
     m = len(row) // 2
     held = [None] * len(inputs)
@@ -260,86 +235,33 @@ def r3_dummy(stage, x):
     return Dummy.apply(torch.zeros((), requires_grad=True), stage, x)
 
 
-def r3_library(stage, x):
-    return checkpoint(stage, x, use_reentrant=False)
-
-
-def again(
-    *,
-    restore=True,
-    fork=True,
-    keep_output=False,
-    clone=False,
-    after=False,
-    always=False,
-    history=False,
-    constant=None,
-    back_to_end=False,
-    fork_forward=False,
-    returns_too=False,
-    strict=False,
-    shared=None,
-    zeros=False,
-    no_rng=False,
-):
-    """A family of the same Function with one thing different."""
+def again(*, always=False, overwrites=False):
+    """The same Function with one thing different."""
 
     class Other(torch.autograd.Function):
         @staticmethod
         def forward(ctx, stage, x, *weights):
-            ctx.stage, ctx.weights = stage, weights
-            state = torch.get_rng_state()
-            if fork_forward:
-                with torch.random.fork_rng():
-                    y = stage(x)
-            else:
-                y = stage(x)
-            if after:
-                state = torch.get_rng_state()
-            ctx.state, ctx.end = state, torch.get_rng_state()
-            if shared == "stage":
-                stage._state = state
-            if shared == "stack":
-                stage.__dict__.setdefault("_states", []).append(state)
-            kept = x.clone() if clone else x
-            ctx.save_for_backward(kept, y) if keep_output else ctx.save_for_backward(kept)
-            return y
+            ctx.stage, ctx.weights, ctx.state = stage, weights, torch.get_rng_state()
+            ctx.save_for_backward(x)
+            return stage(x)
 
         @staticmethod
         def backward(ctx, gradient):
-            x = ctx.saved_tensors[0]
-            state = ctx.state
-            if shared == "stage":
-                state = ctx.stage._state
-            if shared == "stack":
-                state = ctx.stage._states.pop()
-            begin = x if history else x.detach()
-            if always:
-                begin.requires_grad_()
-            elif not history:
-                begin.requires_grad_(x.requires_grad)
+            (x,) = ctx.saved_tensors
+            begin = x.detach().requires_grad_(always or x.requires_grad)
             now = torch.get_rng_state()
-            if not no_rng:
-                torch.set_rng_state(state)
+            torch.set_rng_state(ctx.state)
             with torch.enable_grad():
                 y = ctx.stage(begin)
-            if back_to_end:
-                torch.set_rng_state(ctx.end)
-            elif fork:
-                torch.set_rng_state(now)
-            if strict:
-                wanted = [begin, *ctx.weights] if x.requires_grad else list(ctx.weights)
-                found = list(torch.autograd.grad(y, wanted, gradient))
-                return None, found.pop(0) if x.requires_grad else None, *found
-            if zeros:
+            torch.set_rng_state(now)
+            if overwrites:
                 wanted = [t for t in (begin, *ctx.weights) if t.requires_grad]
                 found = torch.autograd.grad(y, wanted, gradient)
                 for weight, grad in zip(wanted, found):
                     weight.grad = grad
-                return None, begin.grad, *[None] * len(ctx.weights)
-            torch.autograd.backward(y, gradient)
-            rest = [weight.grad for weight in ctx.weights] if returns_too else [None] * len(ctx.weights)
-            return None, begin.grad, *rest
+            else:
+                torch.autograd.backward(y, gradient)
+            return None, begin.grad, *[None] * len(ctx.weights)
 
     return Other
 
@@ -349,26 +271,14 @@ def w3_always_grad(stage, x):
 
 
 def w3_overwrites(stage, x):
-    return again(zeros=True).apply(stage, x, *stage.parameters())
+    return again(overwrites=True).apply(stage, x, *stage.parameters())
 
 
-RIGHT = [
-    ("10.1", r1_parts),
-    ("10.1", r1_counters),
-    ("10.1", r1_merge),
-    ("10.2", r2_dict),
-    ("10.2", r2_list),
-    ("10.2", r2_class),
-    ("10.1", r1_with_stage),
-    ("10.1", r1_joined),
-    ("10.2", r2_name_in_forward),
-    ("10.2", r2_name_in_backward),
-    ("10.2", r2_output_name),
-    ("10.3", r3_function),
-    ("10.3", r3_grads),
-    ("10.3", r3_dummy),
-    ("10.3", r3_library),
-]
+RIGHT = {
+    "10.1": [r1_counters, r1_merge, r1_with_stage, r1_joined],
+    "10.2": [r2_list, r2_class, r2_name_in_forward, r2_name_in_backward, r2_output_name],
+    "10.3": [r3_function, r3_grads, r3_dummy],
+}
 WRONG = [
     ("10.1", w1_uncapped, "m < p: forwards too many"),
     ("10.1", w1_few_is_gpipe, "m < p: GPipe, holds more"),

@@ -204,19 +204,11 @@ def fill_stack(num_ranks, num_microbatches):
     return rows
 
 
-RIGHT = [
-    ("11.1", halves_list),
-    ("11.1", halves_class),
-    ("11.1", halves_recursive),
-    ("11.1", halves_einsum),
-    ("11.2", inter_lists),
-    ("11.2", inter_megatron),
-    ("11.2", inter_sorted),
-    ("11.2", inter_all_forwards_if_equal),
-    ("11.3", fill_hint),
-    ("11.3", fill_queue),
-    ("11.3", fill_stack),
-]
+RIGHT = {
+    "11.1": [halves_list, halves_class, halves_recursive, halves_einsum],
+    "11.2": [inter_lists, inter_megatron, inter_sorted, inter_all_forwards_if_equal],
+    "11.3": [fill_hint, fill_queue, fill_stack],
+}
 WRONG = [
     ("11.2", inter_no_cap, "IndexError where m equals p"),
 ]

@@ -403,29 +403,12 @@ def w4_clamped(logits, targets, first):
     return reduce_out(logits.exp().sum(-1)).log() - reduce_out(target)
 
 
-RIGHT = [
-    ("12.1", r1_chunks),
-    ("12.1", r1_strided),
-    ("12.1", r1_flat_reversed),
-    ("12.1", r1_shuffled),
-    ("12.2", r2_functions),
-    ("12.2", r2_hooks),
-    ("12.2", r2_one_function),
-    ("12.2", r2_same_objects),
-    ("12.2", r2_alone),
-    ("12.2", r2_silent_alone),
-    ("12.3", r3_list),
-    ("12.3", r3_tensor),
-    ("12.3", r3_heads),
-    ("12.3", r3_alone_range),
-    ("12.4", r4_reduce_out),
-    ("12.4", r4_function),
-    ("12.4", r4_logsumexp),
-    ("12.4", r4_surrogate),
-    ("12.4", r4_own_g),
-    ("12.4", r4_silent_alone),
-    ("12.4", r4_in_place),
-]
+RIGHT = {
+    "12.1": [r1_chunks, r1_strided, r1_flat_reversed, r1_shuffled],
+    "12.2": [r2_functions, r2_hooks, r2_one_function, r2_same_objects, r2_alone, r2_silent_alone],
+    "12.3": [r3_list, r3_tensor, r3_heads, r3_alone_range],
+    "12.4": [r4_reduce_out, r4_function, r4_logsumexp, r4_surrogate, r4_own_g, r4_silent_alone, r4_in_place],
+}
 
 WRONG = [
     ("12.1", w1_data),

@@ -146,8 +146,9 @@ def r3_share_of_the_world(gradients, sizes, all_reduce):
     return total.sqrt()
 
 
-def unsplit(split, sizes, axes=("dp", "tp")):
-    return math.prod(sizes[axis] for axis in axes if axis not in split)
+def share(grad, split, stages, sizes):
+    """Of its square this is the part of each rank that has a copy."""
+    return grad.double().pow(2).sum() / (stages * math.prod(sizes[axis] for axis in ("dp", "tp") if axis not in split))
 
 
 def w3_one_for_each(gradients, sizes, all_reduce):
@@ -155,7 +156,7 @@ def w3_one_for_each(gradients, sizes, all_reduce):
     for grad, split, stages in gradients:
         one = torch.zeros((), dtype=torch.float64)
         if grad is not None:
-            one += grad.double().pow(2).sum() / (stages * unsplit(split, sizes))
+            one += share(grad, split, stages, sizes)
         all_reduce(one)
         squares += one.item()
     return squares**0.5
@@ -164,7 +165,7 @@ def w3_one_for_each(gradients, sizes, all_reduce):
 def w3_takes_none(gradients, sizes, all_reduce):
     total = torch.zeros((), dtype=torch.float64)
     for grad, split, stages in gradients:
-        total += grad.double().pow(2).sum() / (stages * unsplit(split, sizes))
+        total += share(grad, split, stages, sizes)
     all_reduce(total)
     return total.item() ** 0.5
 
@@ -173,7 +174,7 @@ def w3_returned_sum(gradients, sizes, all_reduce):
     total = torch.zeros((), dtype=torch.float64)
     for grad, split, stages in gradients:
         if grad is not None:
-            total += grad.double().pow(2).sum() / (stages * unsplit(split, sizes))
+            total += share(grad, split, stages, sizes)
     total = all_reduce(total)
     return total.item() ** 0.5
 
@@ -183,7 +184,7 @@ def w3_per_gradient_vector(gradients, sizes, all_reduce):
     squares = torch.zeros(max(len(gradients), 1), dtype=torch.float64)
     for k, (grad, split, stages) in enumerate(gradients):
         if grad is not None:
-            squares[k] = grad.double().pow(2).sum() / (stages * unsplit(split, sizes))
+            squares[k] = share(grad, split, stages, sizes)
     all_reduce(squares)
     return squares.sum().item() ** 0.5
 
@@ -265,21 +266,12 @@ def w4_raises(num_ranks, price, most_bytes):
     return min((s, layout) for layout, s, size in priced(all_layouts(num_ranks), price) if size <= most_bytes)[1]
 
 
-RIGHT = [
-    ("14.1", r1_strides),
-    ("14.1", r1_tensor),
-    ("14.1", r1_recursive),
-    ("14.2", r2_room_of_its_own),
-    ("14.2", r2_copies),
-    ("14.2", r2_torch_distributed),
-    ("14.2", r2_gathered),
-    ("14.3", r3_vector_norm),
-    ("14.3", r3_one_line),
-    ("14.3", r3_share_of_the_world),
-    ("14.4", r4_product),
-    ("14.4", r4_priced_dict),
-    ("14.4", r4_recursive),
-]
+RIGHT = {
+    "14.1": [r1_strides, r1_tensor, r1_recursive],
+    "14.2": [r2_room_of_its_own, r2_copies, r2_torch_distributed, r2_gathered],
+    "14.3": [r3_vector_norm, r3_one_line, r3_share_of_the_world],
+    "14.4": [r4_product, r4_priced_dict, r4_recursive],
+}
 WRONG = [
     ("14.3", w3_one_for_each, "a call for each gradient"),
     ("14.3", w3_takes_none, "fails on None"),

@@ -178,12 +178,13 @@ def w2_by_position(records):
 
 # ---------------------------------------------------------------- 15.3
 def r3_chain(records):
-    by_rank = {r.rank: {c.number: c for c in r.calls} for r in records}
-    # caught
     for r in records:
         if len(r.caught) > 0:
             return r.rank, r.next_number, "swallowed exception"
-    # nan
+    return nan_or_later(records)
+
+
+def nan_or_later(records):
     best = None
     for r in records:
         for c in r.calls:
@@ -191,7 +192,11 @@ def r3_chain(records):
                 best = (r.rank, c.number)
     if best is not None:
         return best[0], best[1], "NaN on one rank"
-    # different calls
+    return parted_or_later(records)
+
+
+def parted_or_later(records):
+    by_rank = {r.rank: {c.number: c for c in r.calls} for r in records}
     parted = r1_lookup(records)
     if parted is not None:
         rank, n = parted
@@ -304,119 +309,45 @@ def r3_small_functions(records):
     return (*late(), "straggler")
 
 
-def _variant(
-    records, *, exception="next", nan="first", parted=r1_lookup, order="right", send="habit", gap=0.2, late="first"
-):
-    """A solution with one decision taken wrongly."""
-    calls = {r.rank: {c.number: c for c in r.calls} for r in records}
-    for r in records:
-        if r.caught and exception == "next":
-            return r.rank, r.next_number, "swallowed exception"
-        if r.caught and exception == "last":
-            return r.rank, r.last.number, "swallowed exception"
-    spoiled = [(c.number, r.rank) for r in records for c in r.calls if c.has_nan]
-    if spoiled and nan == "first":
-        return min(spoiled)[1], min(spoiled)[0], "NaN on one rank"
-    if spoiled and nan == "any":
-        return spoiled[0][1], spoiled[0][0], "NaN on one rank"
-    if spoiled and nan == "last":
-        return max(spoiled)[1], max(spoiled)[0], "NaN on one rank"
-    found = parted(records)
-    if found:
-        rank, n = found
-        mine, after = calls[rank][n], calls[rank].get(n + 1)
-        wanted, later = calls[rank][n - 4], calls[rank][n - 3]
-        if order == "name first":
-            if mine.name == wanted.name:
-                return rank, n, "wrong shape"
-        if order == "names only":
-            if mine.name == later.name:
-                swapped = after is not None and after.name == wanted.name
-                return rank, n, "swapped collectives" if swapped else "skipped collective"
-        if order == "never swapped":
-            if mine.kind == later.kind:
-                return rank, n, "skipped collective"
-        if order == "after by shape":
-            if mine.kind == later.kind:
-                swapped = after is not None and after.kind != calls[rank][n - 2].kind
-                return rank, n, "swapped collectives" if swapped else "skipped collective"
-        if order == "always swapped":
-            if mine.kind == later.kind:
-                return rank, n, "swapped collectives" if after is not None else "skipped collective"
-        if order == "uneven if broadcast":
-            if mine.name == "barrier":
-                return rank, n, "uneven batches"
-        if order == "call of the other":
-            if mine.kind == later.kind and not (after is not None and after.kind == wanted.kind):
-                return rank, n + 1, "skipped collective"
-        if mine.kind == later.kind:
-            swapped = after is not None and after.kind == wanted.kind
-            return rank, n, "swapped collectives" if swapped else "skipped collective"
-        return rank, n, "wrong shape" if mine.name == wanted.name else "uneven batches"
-    for r in records:
-        c = r.standing
-        if c is None or c.name != "send":
-            continue
-        if send == "first":
-            return r.rank, c.number, "send-send deadlock"
-        if send == "odd" and r.rank % 2 == 1:
-            return r.rank, c.number, "send-send deadlock"
-        if send == "habit" and calls[r.rank][c.number - 4].name == "receive":
-            return r.rank, c.number, "send-send deadlock"
-        if send == "peer" and calls[r.rank][c.number - 4].name == "receive":
-            return c.peer, c.number, "send-send deadlock"
-        if send == "receive" and calls[r.rank][c.number - 4].name == "receive":
-            return r.rank, c.number - 4, "send-send deadlock"
-    best = None
-    for n in sorted(set.intersection(*(set(m) for m in calls.values()))):
-        came = sorted((m[n].started_s, rank) for rank, m in calls.items())
-        base = came[0][0] if late == "spread" else came[-2][0]
-        if late == "most":
-            if best is None or came[-1][0] - base > best[0]:
-                best = (came[-1][0] - base, came[-1][1], n)
-        elif came[-1][0] - base >= gap:
-            return came[-1][1], n, "straggler"
-    if best:
-        return best[1], best[2], "straggler"
-    return None
-
-
 def w3_last_call_of_swallowed(records):
-    return _variant(records, exception="last")
+    rank, call, cause = r3_chain(records)
+    if cause == "swallowed exception":
+        call = next(r.last.number for r in records if r.rank == rank)
+    return rank, call, cause
 
 
 def w3_no_exception(records):
-    return _variant(records, exception="none")
+    return nan_or_later(records)
 
 
 def w3_nan_of_first_record(records):
-    return _variant(records, nan="any")
+    rank, call, cause = r3_chain(records)
+    if cause == "NaN on one rank":
+        rank, call = next((r.rank, c.number) for r in records for c in r.calls if c.has_nan)
+    return rank, call, cause
 
 
 def w3_nan_last(records):
-    return _variant(records, nan="last")
+    rank, call, cause = r3_chain(records)
+    if cause == "NaN on one rank":
+        call, rank = max((c.number, r.rank) for r in records for c in r.calls if c.has_nan)
+    return rank, call, cause
 
 
 def w3_nan_unknown(records):
-    return _variant(records, nan="none")
+    return r3_chain(records) if any(r.caught for r in records) else parted_or_later(records)
 
 
 def w3_call_of_receive(records):
-    return _variant(records, send="receive")
+    rank, call, cause = r3_chain(records)
+    return rank, call - 4 if cause == "send-send deadlock" else call, cause
 
 
-RIGHT = [
-    ("15.1", r1_lookup),
-    ("15.1", r1_pairs),
-    ("15.1", r1_flat_sorted),
-    ("15.1", r1_sets),
-    ("15.2", r2_comprehension),
-    ("15.2", r2_loops),
-    ("15.2", r2_by_meeting),
-    ("15.3", r3_chain),
-    ("15.3", r3_against_the_others),
-    ("15.3", r3_small_functions),
-]
+RIGHT = {
+    "15.1": [r1_lookup, r1_pairs, r1_flat_sorted, r1_sets],
+    "15.2": [r2_comprehension, r2_loops, r2_by_meeting],
+    "15.3": [r3_chain, r3_against_the_others, r3_small_functions],
+}
 WRONG = [
     ("15.1", w1_unsorted_numbers, "numbers not in order"),
     ("15.2", w2_same_standing, "who does not stand there too"),

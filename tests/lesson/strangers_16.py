@@ -106,15 +106,10 @@ def w_strict_zip(seconds, losses):
     return _win([n for n in seconds if all(abs(a - b) <= 0.001 for a, b in zip(losses[n], base, strict=True))], seconds)
 
 
-RIGHT = [
-    ("16.1", sp_plain),
-    ("16.1", sp_count),
-    ("16.1", sp_torch),
-    ("16.1", sp_signs),
-    ("16.2", w_plain),
-    ("16.2", w_rounds),
-    ("16.2", w_torch),
-]
+RIGHT = {
+    "16.1": [sp_plain, sp_count, sp_torch, sp_signs],
+    "16.2": [w_plain, w_rounds, w_torch],
+}
 WRONG = [
     ("16.2", w_strict_zip, "raises for other length"),
 ]

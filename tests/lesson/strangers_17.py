@@ -49,29 +49,42 @@ def price_where(schedule):
 
 
 # ---------------------------------------------------------------- 17.2
-def circle_walk(schedule):
+def _stuck(schedule):
     present, n = set(schedule.actions()), schedule.num_stages
-    rows, at, done = schedule.rows, [0] * len(schedule.rows), set()
-    moved = True
+    at, done, moved = [0] * len(schedule.rows), set(), True
     while moved:
         moved = False
-        for r, row in enumerate(rows):
+        for r, row in enumerate(schedule.rows):
             while at[r] < len(row) and all(need in done for need in needs(row[at[r]], n, present)):
                 done.add(row[at[r]])
                 at[r] += 1
                 moved = True
-    heads = [rows[r][at[r]] for r in range(len(rows)) if at[r] < len(rows[r])]
+    heads = {r: row[at[r]] for r, row in enumerate(schedule.rows) if at[r] < len(row)}
+    return present, n, done, heads
+
+
+def _walk(schedule, need_of, head_of):
+    """The circle of a walk that asks for the next need of a head, and for the head of the rank that has it."""
+    present, n, done, heads = _stuck(schedule)
     if not heads:
         return []
-    walk, here = [], heads[0]
+    walk, here = [], next(iter(heads.values()))
     while here not in walk:
         walk.append(here)
-        if here in heads:
-            here = next(need for need in needs(here, n, present) if need not in done)
-        else:
-            row = next(r for r, each in enumerate(rows) if here in each)
-            here = rows[row][at[row]]
+        here = need_of(needs(here, n, present), done) if here in heads.values() else head_of(schedule, heads, here)
     return walk[walk.index(here) :]
+
+
+def _open_need(wanted, done):
+    return next(need for need in wanted if need not in done)
+
+
+def _head_of_its_rank(schedule, heads, action):
+    return heads.get(next(r for r, row in enumerate(schedule.rows) if action in row), action)
+
+
+def circle_walk(schedule):
+    return _walk(schedule, _open_need, _head_of_its_rank)
 
 
 def circle_graphlib(schedule):
@@ -134,32 +147,8 @@ def circle_peel(schedule):
     return [str(a) for a in order if order[a] >= order[here]]
 
 
-def _stuck(schedule):
-    present, n = set(schedule.actions()), schedule.num_stages
-    at, done, moved = [0] * len(schedule.rows), set(), True
-    while moved:
-        moved = False
-        for r, row in enumerate(schedule.rows):
-            while at[r] < len(row) and all(need in done for need in needs(row[at[r]], n, present)):
-                done.add(row[at[r]])
-                at[r] += 1
-                moved = True
-    heads = {r: row[at[r]] for r, row in enumerate(schedule.rows) if at[r] < len(row)}
-    return present, n, done, heads
-
-
 def circle_stage_is_row(schedule):
-    present, n, done, heads = _stuck(schedule)
-    if not heads:
-        return []
-    walk, here = [], next(iter(heads.values()))
-    while here not in walk:
-        walk.append(here)
-        if here in heads.values():
-            here = next(need for need in needs(here, n, present) if need not in done)
-        else:
-            here = heads[here.stage % len(schedule.rows)]
-    return walk[walk.index(here) :]
+    return _walk(schedule, _open_need, lambda schedule, heads, action: heads[action.stage % len(schedule.rows)])
 
 
 def circle_twice_the_head(schedule):
@@ -178,42 +167,18 @@ def circle_twice_the_head(schedule):
 
 def circle_first_need(schedule):
     # takes the first need of a head, also if it has run
-    present, n, done, heads = _stuck(schedule)
-    if not heads:
-        return []
-    where = {a: r for r, row in enumerate(schedule.rows) for a in row}
-    walk, here = [], next(iter(heads.values()))
-    while here not in walk:
-        walk.append(here)
-        if here in heads.values():
-            here = next(iter(needs(here, n, present)))
-        else:
-            here = heads.get(where[here], here)
-    return walk[walk.index(here) :]
+    return _walk(schedule, lambda wanted, done: next(iter(wanted)), _head_of_its_rank)
 
 
 def circle_last_need(schedule):
     # the last need of a head: the gradient; it cannot have run where the forward has not
-    present, n, done, heads = _stuck(schedule)
-    if not heads:
-        return []
-    where = {a: r for r, row in enumerate(schedule.rows) for a in row}
-    walk, here = [], next(iter(heads.values()))
-    while here not in walk:
-        walk.append(here)
-        if here in heads.values():
-            here = list(needs(here, n, present))[-1]
-        else:
-            here = heads.get(where[here], here)
-    return walk[walk.index(here) :]
+    return _walk(schedule, lambda wanted, done: list(wanted)[-1], _head_of_its_rank)
 
 
 def circle_from_first_row(schedule):
     # only circles that the first action of all leads into: walks from row 0 if it is stuck
-    present, n, done, heads = _stuck(schedule)
-    if 0 not in heads:
-        return []
-    return circle_walk(schedule)
+    *_, heads = _stuck(schedule)
+    return circle_walk(schedule) if 0 in heads else []
 
 
 def circle_two_ranks(schedule):
@@ -298,21 +263,11 @@ def golf_mixed(memory_limit):
     return [row.split() for row in text.strip().splitlines()]
 
 
-RIGHT = [
-    ("17.1", price_plain),
-    ("17.1", price_accumulate),
-    ("17.1", price_where),
-    ("17.2", circle_walk),
-    ("17.2", circle_graphlib),
-    ("17.2", circle_depth_first),
-    ("17.2", circle_peel),
-    ("17.2", circle_last_need),
-    ("17.3", golf_rows),
-    ("17.3", golf_schedule),
-    ("17.3", golf_csv),
-    ("17.3", golf_renamed),
-    ("17.3", golf_mixed),
-]
+RIGHT = {
+    "17.1": [price_plain, price_accumulate, price_where],
+    "17.2": [circle_walk, circle_graphlib, circle_depth_first, circle_peel, circle_last_need],
+    "17.3": [golf_rows, golf_schedule, golf_csv, golf_renamed, golf_mixed],
+}
 WRONG = [
     ("17.2", circle_stage_is_row, "stage modulo p is row"),
     ("17.2", circle_twice_the_head, "need that is head twice"),

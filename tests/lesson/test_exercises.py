@@ -53,8 +53,7 @@ def wrong_ones(exercise: Exercise) -> list[tuple[Solution, str]]:
 
 
 def right_ones(exercise: Exercise) -> list[Solution]:
-    rows = [row for module in VARIANTS + STRANGERS for row in module.RIGHT]
-    return [row[1] for row in rows if row[0] == exercise.id]
+    return [solution for module in VARIANTS + STRANGERS for solution in module.RIGHT.get(exercise.id, ())]
 
 
 def assert_refused(exercise: Exercise, wrong: Iterable[tuple[Solution, str]], monkeypatch: pytest.MonkeyPatch) -> None:

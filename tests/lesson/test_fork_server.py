@@ -13,6 +13,7 @@ import pytest
 
 from pllab.lesson import fork_server
 from pllab.lesson.fork_server import ForkServer
+from tests.tiers import exhaustive
 
 PROGRAM = """
 import os, stat, subprocess, sys, time
@@ -54,7 +55,7 @@ def writes_to(): # what the owner has open under these numbers
 """
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["forked", "spare"])
+@pytest.fixture(scope="module", params=[True, *exhaustive(False)], ids=["forked", "spare"])
 def forks(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fork_server, "can_fork", lambda: request.param)

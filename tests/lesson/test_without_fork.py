@@ -12,6 +12,7 @@ from pllab.lesson import Outcome, check, checking, conversation
 from pllab.lesson.exercise import Case, Wrong
 from tests.lesson.test_asking import verdict_on
 from tests.lesson.test_fork_server import gone
+from tests.tiers import exhaustive
 
 FORKLESS = "import os\n\ndel os.fork\n"
 NO_DIAGNOSIS = ("crashed", "cannot_travel", "unusable", "raised")  # the answer was not judged
@@ -68,7 +69,7 @@ OWN = os.getpid()
     ("test", "right", "wrong", "hint_id"),
     [
         (calls_back, lambda call: call(OWN), lambda call: None, "not_called"),
-        (on_ranks, lambda total: 2 * total, lambda total: total, "no_double"),
+        *exhaustive((on_ranks, lambda total: 2 * total, lambda total: total, "no_double")),
     ],
     ids=["callbacks", "ranks"],
 )

@@ -19,4 +19,6 @@ def filters(items, rank, world_size):
     return tuple(item for index, item in enumerate(items) if index % world_size == rank)
 
 
-RIGHT = [("00.1", deals_cards), ("00.1", cuts_blocks), ("00.1", counts_remainders), ("00.1", filters)]
+RIGHT = {
+    "00.1": [deals_cards, cuts_blocks, counts_remainders, filters],
+}

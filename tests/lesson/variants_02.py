@@ -125,18 +125,14 @@ def backwards_on_every_rank(members):
     return [made[index] for index in range(len(members)) if dist.get_rank() in members[index]]
 
 
-RIGHT = [
-    ("02.1", starts_the_send),
-    ("02.1", even_ranks_send_first),
-    ("02.1", one_rank_receives_first),
-    ("02.1", both_in_one_batch),
-    ("02.1", receives_before_it_sends),
-    ("02.2", one_call),
-    ("02.2", by_a_store_of_its_own),
-    ("02.2", as_an_address),
-    ("02.2", any_free_port_written_into_the_file),
-    ("02.3", all_then_mine),
-    ("02.3", one_loop),
-    ("02.3", by_what_torch_returns),
-    ("02.3", backwards_on_every_rank),
-]
+RIGHT = {
+    "02.1": [
+        starts_the_send,
+        even_ranks_send_first,
+        one_rank_receives_first,
+        both_in_one_batch,
+        receives_before_it_sends,
+    ],
+    "02.2": [one_call, by_a_store_of_its_own, as_an_address, any_free_port_written_into_the_file],
+    "02.3": [all_then_mine, one_loop, by_what_torch_returns, backwards_on_every_rank],
+}

@@ -171,16 +171,8 @@ def by_hand(sizes, times):
     return np.array([mean_t - beta * mean_n, beta])
 
 
-RIGHT = [
-    ("03.1", numbers_from_the_root),
-    ("03.1", lowest_bits_last),
-    ("03.1", halves),
-    ("03.1", received_elsewhere_and_copied),
-    ("03.2", two_loops),
-    ("03.2", the_other_direction_on_a_copy),
-    ("03.2", padded),
-    ("03.2", empty_chunks_stay_at_home),
-    ("03.3", by_polyfit),
-    ("03.3", by_lstsq),
-    ("03.3", by_hand),
-]
+RIGHT = {
+    "03.1": [numbers_from_the_root, lowest_bits_last, halves, received_elsewhere_and_copied],
+    "03.2": [two_loops, the_other_direction_on_a_copy, padded, empty_chunks_stay_at_home],
+    "03.3": [by_polyfit, by_lstsq, by_hand],
+}

@@ -161,15 +161,7 @@ def without_data_loader(rank, world_size, dataset, batch_size=128, collate_fn=No
     return ByHand(deal, dataset, batch_size // world_size, collate_fn)
 
 
-RIGHT = [
-    ("04.1", LargestRemainders),
-    ("04.1", RoundedEnds),
-    ("04.1", CutByNumpy),
-    ("04.1", WithThePackagesView),
-    ("04.1", DataPartitioner),
-    ("04.2", deals_cards),
-    ("04.2", cuts_blocks),
-    ("04.2", with_torch_sampler),
-    ("04.2", without_data_loader),
-    ("04.2", partition_dataset),
-]
+RIGHT = {
+    "04.1": [LargestRemainders, RoundedEnds, CutByNumpy, WithThePackagesView, DataPartitioner],
+    "04.2": [deals_cards, cuts_blocks, with_torch_sampler, without_data_loader, partition_dataset],
+}

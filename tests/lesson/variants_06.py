@@ -177,15 +177,8 @@ def only_the_last_one_sends(model, loss_of, micro_batches):
     wait()
 
 
-RIGHT = [
-    ("06.1", one_buffer_per_dtype),
-    ("06.1", in_the_larger_type),
-    ("06.1", with_torchs_helpers),
-    ("06.1", with_torch_itself),
-    ("06.2", hooks_in_fixed_order),
-    ("06.2", with_buckets),
-    ("06.2", with_a_class),
-    ("06.3", divides_each_loss),
-    ("06.3", divides_the_gradients),
-    ("06.3", only_the_last_one_sends),
-]
+RIGHT = {
+    "06.1": [one_buffer_per_dtype, in_the_larger_type, with_torchs_helpers, with_torch_itself],
+    "06.2": [hooks_in_fixed_order, with_buckets, with_a_class],
+    "06.3": [divides_each_loss, divides_the_gradients, only_the_last_one_sends],
+}

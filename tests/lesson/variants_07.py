@@ -158,14 +158,8 @@ def stacked(first, last):
     return first, last
 
 
-RIGHT = [
-    ("07.1", fills_a_stage),
-    ("07.1", as_in_the_course),
-    ("07.1", cuts_by_slices),
-    ("07.2", tries_every_cut),
-    ("07.2", recursive),
-    ("07.2", searches_the_answer),
-    ("07.3", by_zeros),
-    ("07.3", in_place),
-    ("07.3", stacked),
-]
+RIGHT = {
+    "07.1": [fills_a_stage, as_in_the_course, cuts_by_slices],
+    "07.2": [tries_every_cut, recursive, searches_the_answer],
+    "07.3": [by_zeros, in_place, stacked],
+}

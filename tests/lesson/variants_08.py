@@ -97,19 +97,15 @@ def takes_the_first(num_partitions, fraction):
     return next(m for m in count(1) if two_formulas(m, num_partitions)[0] <= fraction)
 
 
-RIGHT = [
-    ("08.1", filters_the_stages),
-    ("08.1", bounds_the_range),
-    ("08.1", sorts_the_cells_into_a_list),
-    ("08.1", sets_of_lists),
-    ("08.1", moves_the_front),
-    ("08.1", ticks_that_are_generators),
-    ("08.2", two_formulas),
-    ("08.2", one_minus_busy),
-    ("08.2", counts_the_cells),
-    ("08.2", exactly),
-    ("08.3", counts_up),
-    ("08.3", solves_for_m),
-    ("08.3", solves_the_other_way),
-    ("08.3", takes_the_first),
-]
+RIGHT = {
+    "08.1": [
+        filters_the_stages,
+        bounds_the_range,
+        sorts_the_cells_into_a_list,
+        sets_of_lists,
+        moves_the_front,
+        ticks_that_are_generators,
+    ],
+    "08.2": [two_formulas, one_minus_busy, counts_the_cells, exactly],
+    "08.3": [counts_up, solves_for_m, solves_the_other_way, takes_the_first],
+}

@@ -174,6 +174,16 @@ def first_stage_again(x, targets, first, second, loss_of):
     return loss.item()
 
 
+def with_a_hook(x, targets, first, second, loss_of):
+    y, caught = first(x), []
+    middle = y.detach().requires_grad_()
+    middle.register_hook(caught.append)
+    loss = loss_of(second(middle), targets)
+    torch.autograd.backward(loss)
+    torch.autograd.backward(y, caught)
+    return loss.item()
+
+
 # 09.5
 
 
@@ -315,23 +325,10 @@ def with_stage_objects(batch, targets, partitions, devices, in_queues, out_queue
     return loss
 
 
-RIGHT = [
-    ("09.1", with_partial),
-    ("09.1", with_default_arguments),
-    ("09.1", with_a_factory),
-    ("09.1", with_a_class),
-    ("09.2", two_loops),
-    ("09.2", all_answers_first),
-    ("09.2", in_a_dictionary),
-    ("09.2", as_in_the_course),
-    ("09.3", split_and_cat),
-    ("09.3", own_slices_and_clock),
-    ("09.3", by_count_of_pieces),
-    ("09.3", forward_of_the_course),
-    ("09.4", cut_and_go_on),
-    ("09.4", with_autograd_grad),
-    ("09.4", first_stage_again),
-    ("09.5", clock_there_and_back),
-    ("09.5", loss_of_the_whole_batch),
-    ("09.5", with_stage_objects),
-]
+RIGHT = {
+    "09.1": [with_partial, with_default_arguments, with_a_factory, with_a_class],
+    "09.2": [two_loops, all_answers_first, in_a_dictionary, as_in_the_course],
+    "09.3": [split_and_cat, own_slices_and_clock, by_count_of_pieces, forward_of_the_course],
+    "09.4": [cut_and_go_on, with_autograd_grad, first_stage_again, with_a_hook],
+    "09.5": [clock_there_and_back, loss_of_the_whole_batch, with_stage_objects],
+}

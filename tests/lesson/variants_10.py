@@ -234,21 +234,15 @@ def on_copies_of_the_weights(stage, x):
     return Function.apply(x, *stage.parameters())
 
 
-RIGHT = [
-    ("10.1", warm_up_turns_drain),
-    ("10.1", counts_what_is_held),
-    ("10.1", pairs_that_name_no_stage),
-    ("10.1", as_text),
-    ("10.1", by_stage),
-    ("10.1", as_csv),
-    ("10.2", dictionary),
-    ("10.2", pairs_with_a_helper),
-    ("10.2", lingering_names),
-    ("10.2", splits_at_the_output),
-    ("10.2", keeps_only_backwards),
-    ("10.2", an_array_of_numbers),
-    ("10.3", returns_all_gradients),
-    ("10.3", torchs_own),
-    ("10.3", with_a_dummy),
-    ("10.3", on_copies_of_the_weights),
-]
+RIGHT = {
+    "10.1": [warm_up_turns_drain, counts_what_is_held, pairs_that_name_no_stage, as_text, by_stage, as_csv],
+    "10.2": [
+        dictionary,
+        pairs_with_a_helper,
+        lingering_names,
+        splits_at_the_output,
+        keeps_only_backwards,
+        an_array_of_numbers,
+    ],
+    "10.3": [returns_all_gradients, torchs_own, with_a_dummy, on_copies_of_the_weights],
+}

@@ -196,18 +196,9 @@ def log_sums_of_ranks(logits, targets, first):
     return total - reduce_out(chosen)
 
 
-RIGHT = [
-    ("12.1", sliced),
-    ("12.1", strided),
-    ("12.1", chunked_from_the_end),
-    ("12.2", two_functions),
-    ("12.2", with_a_hook),
-    ("12.2", one_function_with_a_switch),
-    ("12.3", three_ranges),
-    ("12.3", a_tensor_of_numbers),
-    ("12.3", a_list_of_head_by_head),
-    ("12.4", three_messages),
-    ("12.4", two_messages),
-    ("12.4", a_function_of_its_own),
-    ("12.4", log_sums_of_ranks),
-]
+RIGHT = {
+    "12.1": [sliced, strided, chunked_from_the_end],
+    "12.2": [two_functions, with_a_hook, one_function_with_a_switch],
+    "12.3": [three_ranges, a_tensor_of_numbers, a_list_of_head_by_head],
+    "12.4": [three_messages, two_messages, a_function_of_its_own, log_sums_of_ranks],
+}

@@ -246,17 +246,9 @@ def started_together(model, part):
     return state
 
 
-RIGHT = [
-    ("13.1", moments_in_state),
-    ("13.1", torchs_own_optimizer),
-    ("13.1", broadcasts_of_uneven_parts),
-    ("13.2", one_flat_tensor),
-    ("13.2", written_piece_by_piece),
-    ("13.2", a_list_of_parts),
-    ("13.3", computes_again),
-    ("13.3", gathers_one_ahead),
-    ("13.3", refills_the_storage),
-    ("13.4", sends_to_0),
-    ("13.4", by_torchs_gather),
-    ("13.4", started_together),
-]
+RIGHT = {
+    "13.1": [moments_in_state, torchs_own_optimizer, broadcasts_of_uneven_parts],
+    "13.2": [one_flat_tensor, written_piece_by_piece, a_list_of_parts],
+    "13.3": [computes_again, gathers_one_ahead, refills_the_storage],
+    "13.4": [sends_to_0, by_torchs_gather, started_together],
+}

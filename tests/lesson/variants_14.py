@@ -164,17 +164,9 @@ def near_enough(num_ranks, price, most_bytes):
     return min((one[1], layout) for layout, one in fitting.items() if one[0] <= 1.05 * best)[1]
 
 
-RIGHT = [
-    ("14.1", by_combinations),
-    ("14.1", by_strides),
-    ("14.1", with_a_tensor),
-    ("14.2", ends_first),
-    ("14.2", with_torch),
-    ("14.2", with_a_copy_that_travels),
-    ("14.3", divides_by_copies),
-    ("14.3", with_norms),
-    ("14.3", returns_a_tensor),
-    ("14.4", everything_in_a_list),
-    ("14.4", asks_for_every_product),
-    ("14.4", near_enough),
-]
+RIGHT = {
+    "14.1": [by_combinations, by_strides, with_a_tensor],
+    "14.2": [ends_first, with_torch, with_a_copy_that_travels],
+    "14.3": [divides_by_copies, with_norms, returns_a_tensor],
+    "14.4": [everything_in_a_list, asks_for_every_product, near_enough],
+}

@@ -164,14 +164,8 @@ def as_a_list(records):
     return list(asks_in_order(sorted(records, key=lambda one: one.rank)))
 
 
-RIGHT = [
-    ("15.1", counts_kinds),
-    ("15.1", each_against_the_others),
-    ("15.1", walks_with_pointers),
-    ("15.2", by_first_unfinished),
-    ("15.2", by_sets),
-    ("15.2", by_tables),
-    ("15.3", asks_in_order),
-    ("15.3", stuck_or_not_first),
-    ("15.3", as_a_list),
-]
+RIGHT = {
+    "15.1": [counts_kinds, each_against_the_others, walks_with_pointers],
+    "15.2": [by_first_unfinished, by_sets, by_tables],
+    "15.3": [asks_in_order, stuck_or_not_first, as_a_list],
+}

@@ -72,11 +72,7 @@ def as_a_tensor(seconds, losses):
             return name
 
 
-RIGHT = [
-    ("16.1", median_ratio),
-    ("16.1", counts_the_wins),
-    ("16.1", in_torch),
-    ("16.2", asks_each_pair),
-    ("16.2", counts_the_rounds),
-    ("16.2", as_a_tensor),
-]
+RIGHT = {
+    "16.1": [median_ratio, counts_the_wins, in_torch],
+    "16.2": [asks_each_pair, counts_the_rounds, as_a_tensor],
+}

@@ -196,16 +196,8 @@ def whole_where_nobody_waits(limit):
     return {**rows, 0: "0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3"}
 
 
-RIGHT = [
-    ("17.1", walks_and_counts),
-    ("17.1", counts_boundaries),
-    ("17.1", looks_before_and_after),
-    ("17.2", depth_first),
-    ("17.2", follows_the_heads),
-    ("17.2", peels_and_walks),
-    ("17.2", with_all_before_it),
-    ("17.3", greedy),
-    ("17.3", by_hand),
-    ("17.3", other_names),
-    ("17.3", whole_where_nobody_waits),
-]
+RIGHT = {
+    "17.1": [walks_and_counts, counts_boundaries, looks_before_and_after],
+    "17.2": [depth_first, follows_the_heads, peels_and_walks, with_all_before_it],
+    "17.3": [greedy, by_hand, other_names, whole_where_nobody_waits],
+}
