@@ -15,7 +15,6 @@ from pllab.show.boxes import (
     Band,
     Box,
     Labels,
-    Range,
     draw_idle,
     draw_legend,
     draw_work,
@@ -84,13 +83,16 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
         raise ValueError(f"{len(titles)} titles do not fit {len(timelines)} timelines; give one title for each")
     names = [""] * len(timelines) if titles is None else list(titles)
     named = list(zip(names, timelines, strict=True))
-    rows = [(one.num_ranks, _WIRED_ROW_IN if Labels.of(one).wired else _ROW_IN) for one in timelines]
+    labels = list(map(Labels.of, timelines))
+    rows = [
+        (one.num_ranks, _WIRED_ROW_IN if each.wired else _ROW_IN) for one, each in zip(timelines, labels, strict=True)
+    ]
     longest = max(one.makespan for one in timelines)
     with panels([_label(one, name) for name, one in named], rows, (0.0, longest)) as (fig, clock, drawn):
-        for axes, one, (_, row_in) in zip(drawn, timelines, rows, strict=True):
-            draw_run(axes, one.from_zero(), clock, row_in)
+        for axes, one, each, (_, row_in) in zip(drawn, timelines, labels, rows, strict=True):
+            draw_run(axes, one.from_zero(), each, clock, row_in)
         kinds = (str(span.action.kind) for one in timelines for span in one.spans)
-        draw_legend(fig, kinds, any(Labels.of(one).staged for one in timelines))
+        draw_legend(fig, kinds, any(each.staged for each in labels))
         told = [f"{name}, {describe_timeline(one)}" if name else describe_timeline(one) for name, one in named]
         return figure(fig, "; ".join(told))
 
@@ -102,6 +104,11 @@ class TimeAxis:
     unit: str
     per_second: float
     points: float
+
+    @property
+    def least(self) -> float:
+        """The shortest box that has an outline, in the unit."""
+        return _LEAST_PT / self.points * self.per_second
 
 
 @contextmanager
@@ -117,7 +124,7 @@ def panels(
         for title, (num_ranks, row_in) in zip(titles, rows, strict=True):
             top -= _HEAD_IN + num_ranks * row_in
             axes = fig.add_axes((_LEFT, top / total, _SHARE, num_ranks * row_in / total))
-            _name_rows(axes, title, num_ranks)
+            _name_ranks(axes, title, num_ranks)
             axes.set_xlim(start * per_second, end * per_second)
             drawn.append(axes)
         _show_time_axis(drawn[-1], unit)
@@ -125,49 +132,54 @@ def panels(
 
 
 def draw_run(
-    axes: "Axes", timeline: Timeline, clock: TimeAxis, row_in: float, band: Band = _BAND, window: Range | None = None
+    axes: "Axes",
+    timeline: Timeline,
+    labels: Labels,
+    clock: TimeAxis,
+    row_in: float,
+    band: Band = _BAND,
+    window: tuple[float, float] | None = None,
 ) -> None:
     """One timeline into its panel: a slab of idle time for each rank, and its work on top, with labels.
 
     `band` is where boxes are in a row of height 1. With a `window`, from when to when, other steps run before and
     after, and how long a slab is stays unwritten.
     """
-    labels, scale = Labels.of(timeline), clock.per_second
+    scale = clock.per_second
     low, high = window or (0.0, timeline.makespan)
     for rank in range(timeline.num_ranks):
-        draw_idle(axes, (low * scale, (high - low) * scale), _band_of(rank, "", band, labels.wired))
-    draw_work(axes, boxes_of(timeline, clock, band), BAR_IN / row_in, _LEAST_PT / clock.points * scale)
+        draw_idle(axes, (low * scale, (high - low) * scale), _strip_of(rank, "", band, labels.wired))
+    draw_work(axes, boxes_of(timeline, labels, clock, band), BAR_IN / row_in, clock.least)
 
-    def place(band: Band, start: float, seconds: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    def place(strip: Band, start: float, seconds: float) -> tuple[tuple[float, float], tuple[float, float]]:
         """The middle of a box, and its width and height in points."""
-        middle = (start + seconds / 2) * scale, band[0] + band[1] / 2
-        return middle, (seconds * clock.points, band[1] * row_in * 72)
+        middle = (start + seconds / 2) * scale, strip[0] + strip[1] / 2
+        return middle, (seconds * clock.points, strip[1] * row_in * 72)
 
     for rank in range(timeline.num_ranks):
         for span, free_s in _uncovered(timeline.of_rank(rank)):
-            middle, room = place(_band_of(rank, span.action.kind, band, labels.wired), span.start, free_s)
+            middle, room = place(_strip_of(rank, span.action.kind, band, labels.wired), span.start, free_s)
             write_label(axes, middle, label_of(span.action, labels.staged), room, labels.digits)
         for start, end, _ in () if window else timeline.idle_times(rank):
-            middle, room = place(_band_of(rank, "", band, labels.wired), start, end - start)
+            middle, room = place(_strip_of(rank, "", band, labels.wired), start, end - start)
             write_idle(axes, middle, write_seconds(end - start), room)
 
 
-def boxes_of(timeline: Timeline, clock: TimeAxis, band: Band, by_s: float = 0.0) -> list[Box]:
+def boxes_of(timeline: Timeline, labels: Labels, clock: TimeAxis, band: Band, by_s: float = 0.0) -> list[Box]:
     """The spans as boxes, moved by some seconds."""
-    labels, scale = Labels.of(timeline), clock.per_second
+    scale = clock.per_second
     return [
         Box(
             ((span.start + by_s) * scale, span.duration * scale),
-            _band_of(span.rank, span.action.kind, band, labels.wired),
+            _strip_of(span.rank, span.action.kind, band, labels.wired),
             str(span.action.kind),
             labels.is_later(span),
         )
-        for rank in range(timeline.num_ranks)
-        for span, _ in _uncovered(timeline.of_rank(rank))
+        for span in timeline.spans
     ]
 
 
-def _band_of(rank: int, kind: str, band: Band, wired: bool) -> Band:
+def _strip_of(rank: int, kind: str, band: Band, wired: bool) -> Band:
     """Top and height of a box."""
     top, height = rank + band[0], band[1]
     if not wired:
@@ -183,7 +195,7 @@ def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
             yield span, min(span.end, later.start) - span.start if later else span.duration
 
 
-def _name_rows(axes: "Axes", title: str, num_ranks: int) -> None:
+def _name_ranks(axes: "Axes", title: str, num_ranks: int) -> None:
     """A title, and a row of height 1 for each rank from the top down, with the names that there is room for."""
     axes.set_title(title, **TITLE, pad=5)
     axes.set_ylim(num_ranks - 0.5, -0.5)

@@ -12,6 +12,7 @@ import matplotlib.colors
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.collections import PolyCollection
 from traitlets import TraitError
 
 from pllab import show
@@ -235,6 +236,19 @@ def count_pixels(png, colour):
     """Pixels of exactly this colour, above the legend."""
     picture = matplotlib.image.imread(io.BytesIO(png))[:-120, :, :3]
     return np.isclose(picture, matplotlib.colors.to_rgb(colour), atol=0.003).all(axis=2).sum()
+
+
+def test_in_steady_state_the_other_steps_are_grey_and_narrow_boxes_of_theirs_have_no_outline():
+    for num_microbatches, has_outline in ((8, True), (256, False)):
+        studio = show.BubbleStudio("1F1B", 2, num_microbatches)
+        studio.steady = True
+        [axes] = studio.static().canvas.axes
+        boxes = [one for one in axes.collections if isinstance(one, PolyCollection)]
+        grey = [
+            one for one in boxes if LIGHT.held in {matplotlib.colors.to_hex(c).upper() for c in one.get_facecolors()}
+        ]
+        others = [one for one in grey if one.get_paths()[0].get_extents().height > 0.4]  # staircases are lower
+        assert others and {bool(one.get_linewidths()[0]) for one in others} == {has_outline}
 
 
 def test_what_is_sent_is_plain():

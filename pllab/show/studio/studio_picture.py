@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pllab.memory import is_over
-from pllab.show.boxes import draw_held, draw_legend, draw_work
+from pllab.show.boxes import Labels, draw_held, draw_legend, draw_work
 from pllab.show.figures import Figure, figure
 from pllab.show.studio.runs import Screen, Shown
 from pllab.show.theme import LIGHT, write_number, write_percent, write_seconds
@@ -24,19 +24,21 @@ def draw_studio(screen: Screen, memory_limit: float | None = None, steady: bool 
     a barrier, those before and after in grey.
     """
     runs = [one for one in (screen.main, screen.measured, screen.compared) if one]
+    labels = [Labels.of(one.timeline) for one in runs]
     rows = [(one.schedule.num_ranks, min(0.62, 5.0 / one.schedule.num_ranks)) for one in runs]
     longest = max(one.makespan for one in runs)
-    window = tuple(share * longest for share in (_STEADY_MARGINS if steady else (0.0, 1.0)))
+    low, high = (share * longest for share in (_STEADY_MARGINS if steady else (0.0, 1.0)))
     most = max(memory_limit or 0.0, 1.0, *(peak for one in runs for peak in one.most_held))
-    with panels([_title_of(one, steady) for one in runs], rows, (window[0], window[1])) as (fig, clock, drawn):
-        for axes, one, (_, row_in) in zip(drawn, runs, rows, strict=True):
+    with panels([_title_of(one, steady) for one in runs], rows, (low, high)) as (fig, clock, drawn):
+        for axes, one, each, (_, row_in) in zip(drawn, runs, labels, rows, strict=True):
             shifts = (-one.steady.length_s, one.steady.length_s) if steady else ()
-            draw_run(axes, one.timeline, clock, row_in, _BAND, (window[0], window[1]) if steady else None)
+            draw_run(axes, one.timeline, each, clock, row_in, _BAND, (low, high) if steady else None)
             for by_s in shifts:
-                draw_work(axes, boxes_of(one.timeline, clock, _BAND, by_s), paint=(LIGHT.held, LIGHT.held_line))
+                others = boxes_of(one.timeline, each, clock, _BAND, by_s)
+                draw_work(axes, others, least=clock.least, paint=(LIGHT.held, LIGHT.held_line))
             _draw_staircases(axes, one, clock, (0.0, *shifts), most, memory_limit)
         kinds = (str(span.action.kind) for one in runs for span in one.timeline.spans)
-        draw_legend(fig, kinds, any(one.stages_per_rank > 1 for one in runs))
+        draw_legend(fig, kinds, any(each.staged for each in labels))
         return figure(fig, describe_studio(screen, memory_limit, steady))
 
 
