@@ -509,7 +509,11 @@ def test_a_thread_that_cannot_start_leaves_nobody_busy(monkeypatch):
     ("given", "sentence"),
     [
         (None, "Run gave back None; it should return the Timeline it measured."),
-        (emulate(gpipe(3, 2)), "Run measured 2F0, which is not in the schedule; return the run of that one."),
+        (
+            emulate(gpipe(3, 2)),
+            "The measured run is not of the schedule: action 1 of rank 2 is 2F0 in the run and nothing in the "
+            "schedule; measure the schedule on screen.",
+        ),
     ],
 )
 def test_a_run_that_measured_something_else_is_a_sentence(given, sentence):

@@ -63,7 +63,7 @@ def test_two_families_do_the_same_work_whichever_the_costs_were_given_for():
         pair = f"from {first} to {second}"
         given = costs_at_random(stages[first])
         wanted = totals(given, stages[first])
-        studio = show.BubbleStudio(first, p, 4, given, memory_limit=6)
+        studio = show.BubbleStudio(first, p, 4, given)
         assert totals(studio._setting.costs_of(FAMILIES[second]), stages[second]) == pytest.approx(wanted), pair
         studio.family = second
         assert totals(studio.costs, stages[second]) == pytest.approx(wanted), pair

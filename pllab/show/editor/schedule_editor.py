@@ -16,7 +16,7 @@ from pllab.show.editor.board_picture import draw_board
 from pllab.show.editor.game import BoardMove, Game
 from pllab.show.editor.judgement import BoardRules
 from pllab.show.figures import Figure
-from pllab.show.widget import Run, Widget, answer_within, call_run, sources_of, takes_costs
+from pllab.show.widget import Run, Widget, measure, sources_of, takes_costs
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
@@ -103,7 +103,7 @@ class ScheduleEditor(Widget):
         """Run the present order with the editor's `run`, and draw the measured spans under the prediction.
 
         Raises:
-            ValueError: there is no `run`, or the order is illegal or not complete.
+            ValueError: there is no `run`, the order is illegal or not complete, or something else was measured.
             TimeoutError: it takes longer than `timeout_s`.
         """
         return self._run_order(*self._order_to_run())
@@ -119,12 +119,9 @@ class ScheduleEditor(Widget):
             return self._run, self.schedule
 
     def _run_order(self, run: Run, schedule: Schedule) -> Timeline:
-        game = self._game
-        timeline: Timeline = answer_within(
-            lambda: call_run(run, schedule, game.rules.costs), self._timeout_s, "the run"
-        )
+        timeline = measure(run, schedule, self._game.rules.costs, self._timeout_s)
         with self._lock:
-            game.note_run(schedule, timeline)
+            self._game.note_run(schedule, timeline)
             self._show()
         return timeline
 
