@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from pllab import show
-from pllab.schedule import Kind, interleaved, one_f_one_b, zb_h1
+from pllab.schedule import Kind, interleaved, one_f_one_b
 from pllab.show.studio.settings import FAMILIES
 from pllab.show.studio.stage_costs import Profile
 from pllab.simulate import Costs, simulate
@@ -183,10 +183,3 @@ def test_emulated_runs_stay_when_a_family_was_only_visited():
     assert not studio.measured
     studio.family = "1F1B"
     assert studio.measured
-
-
-def test_zb_h1_takes_i_and_w_where_whole_backwards_are_cheaper():
-    costs = Costs(1.0, 1.5, 1.5, backward=2.2)
-    studio = show.BubbleStudio("1F1B", 2, 8, costs, compare="ZB-H1")
-    makespans = [run["step"]["length_s"] for run in studio.view["runs"][:2]]
-    assert makespans == [simulate(order(2, 8), costs).makespan for order in (one_f_one_b, zb_h1)]

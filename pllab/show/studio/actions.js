@@ -46,18 +46,15 @@ function linksOf(actions) {
     }
     return kinds.map((kind) => index.get(key(stage, kind, microbatch))).find((one) => one !== undefined);
   };
-  const ask = (i, towards) => {
+  const before = (i) => {
     const [stage, microbatch, kind] = [actions.stage[i], actions.microbatch[i], actions.kind[i]];
     const needed = [find(stage, microbatch, F), find(stage + 1, microbatch, I, B)];
-    const freed = find(stage - 1, microbatch, I, B);
-    const back = [[find(stage - 1, microbatch, F)], needed, needed, [find(stage, microbatch, I)]];
-    const on = [[find(stage + 1, microbatch, F), find(stage, microbatch, I, B)], [freed], [find(stage, microbatch, W), freed], []];
-    return ((towards < 0 ? back : on)[kind] ?? []).filter((one) => one !== undefined);
+    const needs = [[find(stage - 1, microbatch, F)], needed, needed, [find(stage, microbatch, I)]][kind] ?? [];
+    return needs.filter((one) => one !== undefined);
   };
-  const before = (i) => ask(i, -1);
   // an input that began later did not hold it up: the clocks of two measured ranks differ a little
   const sender = (i) => before(i).find((one) => actions.rank[one] !== actions.rank[i] && actions.start[one] <= actions.start[i]);
-  return { find, before, after: (i) => ask(i, 1), sender };
+  return { find, before, sender };
 }
 
 /** The last action of a rank that has started by a time, or the place before its first. */

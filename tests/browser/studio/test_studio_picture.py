@@ -345,8 +345,7 @@ WORKED_OUT = """([blocks, numbers, changes]) => blocks.map((text, at) => {
   const actions = readActions(new DataView(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer));
   const run = runOf(numbers[at], actions);
   const name = (i) => labelOf(actions, i, true);
-  const { before, after } = run.links;
-  const waits = [...actions.rank].map((_, i) => [name(i), before(i).map(name), after(i).map(name)]);
+  const waits = [...actions.rank].map((_, i) => [name(i), run.links.before(i).map(name)]);
   const idleOf = (gaps) => gaps.reduce((all, { from, to }) => all + to - from, 0) / actions.numRanks;
   const shares = [idleOf(run.gaps) / run.step.length_s, idleOf(run.steadyGaps) / run.steady.length_s];
   const held = Array.from({ length: actions.numRanks }, (_, rank) => heldOf(actions, rank, changes, run.unit));
@@ -373,9 +372,7 @@ def test_waits_gaps_and_memory_are_pythons(chromium_page):
     for studio, (waits, said, held, step, steady) in zip(studios, answers, strict=True):
         present = set(studio.schedule.actions())
         before = {str(one): {str(need) for need in needs(one, studio.schedule.num_stages, present)} for one in present}
-        assert {name: set(needed) for name, needed, _ in waits} == before, studio.family
-        after = {name: {other for other, needed in before.items() if name in needed} for name in before}
-        assert {name: set(waiting) for name, _, waiting in waits} == after, studio.family
+        assert {name: set(needed) for name, needed in waits} == before, studio.family
         assert said == list(sentences_of_gaps(studio)), studio.family
         assert any("travels" in one for one in said) and any("nothing left" in one for one in said), studio.family
         for rank, stairs in enumerate(held):
