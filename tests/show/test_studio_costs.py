@@ -160,7 +160,7 @@ def test_another_family_is_one_answer_with_its_stage_costs():
     studio.observe(lambda change: seen.append(change["new"]["runs"][0]["title"]), names="view")
     studio.family = "ZB-V"
     assert studio.view["number"] == before + 1
-    assert (len(studio.stage_costs), studio.stages_per_rank, seen) == (8, 2, ["ZB-V, 4 ranks, 8 micro-batches"])
+    assert (len(studio.stage_costs), seen) == (8, ["ZB-V, 4 ranks, 8 micro-batches"])
 
 
 @pytest.mark.parametrize("stage_costs", [{"0": (1.0,)}, {"0": (-1.0, None, None)}, {"first": (1.0, 1.0, 1.0)}])

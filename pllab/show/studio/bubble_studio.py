@@ -95,7 +95,6 @@ class BubbleStudio(Widget):
     backward_weight = traitlets.Float(1.0, min=0.0).tag(**_INPUT)
     p2p = traitlets.Float(0.0, min=0.0, help="seconds a message travels").tag(**_INPUT)
     stage_costs = traitlets.Dict(help="stage number -> forward, input, weight; None as all others").tag(**_INPUT)
-    stages_per_rank = traitlets.Float(1.0, help="of the stages in stage_costs; follows the family").tag(**_INPUT)
     memory_limit = traitlets.Float(None, allow_none=True).tag(**_SENT)
     with_run = traitlets.Bool(True, help="whether a measured run of the schedule is drawn").tag(**_INPUT)
     steady = traitlets.Bool(False, help="whether steps follow each other without a barrier").tag(sync=True)
@@ -254,11 +253,11 @@ class BubbleStudio(Widget):
 
     def _adopt(self, setting: Setting) -> None:
         """Update the controls: another family has other stages, and a family of one schedule has its sizes."""
-        now, named = Profile.of(self.stage_costs, self.stages_per_rank), setting.named_profile()
+        named = setting.named_profile()
         with self.hold_trait_notifications():
             self.num_ranks, self.num_microbatches = setting.num_ranks, setting.num_microbatches
-            if now != named:
-                self.stage_costs, self.stages_per_rank = named.stage_costs(), named.stages_per_rank
+            if Profile.of(self.stage_costs, named.stages_per_rank) != named:
+                self.stage_costs = named.stage_costs()
 
     def _answer(self, view: dict[str, Any]) -> None:
         """Send the words with a number: the browser must draw new blocks even under the same words."""

@@ -120,7 +120,7 @@ class Setting:
     num_microbatches: int
     costs: Costs
     profile: Profile
-    unseen: Unseen = Unseen()
+    unseen: Unseen
 
     def __post_init__(self) -> None:
         check_size("num_ranks", self.num_ranks)
@@ -151,13 +151,13 @@ class Setting:
     def after(self, inputs: Mapping[str, Any], families: Mapping[str, FamilyChoice]) -> "Setting":
         """The next setting, from the inputs of the controls.
 
-        Stage costs that were not changed in the browser keep their precision; another family of one schedule brings its
-        sizes.
+        Stage costs are those of the family before, and keep their precision if they were not changed in the browser.
+        Another family of one schedule brings its sizes.
 
         Raises:
             ValueError: there is no such family, a size is out of range, or a stage does not have three costs.
         """
-        profile = Profile.of(inputs["stage_costs"], inputs["stages_per_rank"])
+        profile = Profile.of(inputs["stage_costs"], self.family.stages_per_rank)
         setting = Setting(
             family_of(inputs["family"], families),
             family_of(inputs["compare"], families) if inputs["compare"] else None,
@@ -174,15 +174,13 @@ class Setting:
 
     def to_inputs(self) -> dict[str, Any]:
         """The setting as inputs of the controls."""
-        named = self.named_profile()
         return {
             "family": self.family.name,
             "compare": self.compare.name if self.compare else "",
             "num_ranks": self.num_ranks,
             "num_microbatches": self.num_microbatches,
             **{name: getattr(self.costs, name) for name in (*WORK, "p2p")},
-            "stage_costs": named.stage_costs(),
-            "stages_per_rank": named.stages_per_rank,
+            "stage_costs": self.named_profile().stage_costs(),
         }
 
     def costs_of(self, family: FamilyChoice) -> Costs:
