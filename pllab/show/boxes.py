@@ -73,6 +73,17 @@ def label_of(action: ActionLike, staged: bool) -> str:
     return f"{action.stage if staged else ''}{action.kind}{action.microbatch}"
 
 
+def data_of(span: Span, labels: Labels) -> dict[str, Any]:
+    """What a widget draws for a span: `{"kind": "F", "is_later": False, "text": "F3", "start": 3.0, "end": 4.0}`."""
+    return {
+        "kind": str(span.action.kind),
+        "is_later": labels.is_later(span),
+        "text": label_of(span.action, labels.staged),
+        "start": span.start,
+        "end": span.end,
+    }
+
+
 def draw_idle(axes: "Axes", run: Range, band: Band) -> None:
     """A slab of idle time, which work then covers."""
     axes.broken_barh([run], band, **IDLE)

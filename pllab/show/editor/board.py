@@ -9,7 +9,7 @@ from typing import Any
 
 from pllab.memory import is_over
 from pllab.schedule import Action, Kind, Schedule
-from pllab.show.boxes import label_of
+from pllab.show.boxes import Labels, data_of, label_of
 from pllab.show.editor.judgement import BoardRules, Judgement
 from pllab.show.theme import (
     ENGINE_LABELS,
@@ -20,7 +20,7 @@ from pllab.show.theme import (
     write_percent,
     write_seconds,
 )
-from pllab.timeline import ActionLike, Span, Timeline
+from pllab.timeline import ActionLike, Timeline
 
 _ACTION_NAMES = re.compile(r"(?P<at> at )?\b(?P<stage>\d+)(?P<block>[FBIW]\d+)\b(?P<on> on rank \d+)?")
 
@@ -58,7 +58,8 @@ def view_of(
     """
     schedule, timeline, makespan = judgement.schedule, judgement.timeline, judgement.makespan
     measured, compared = _measured(judgement, rules, run)
-    rows = [_row_of(judgement, rules, rank, measured) for rank in range(schedule.num_ranks)]
+    labels = Labels.of(judgement.drawn)
+    rows = [_row_of(judgement, rules, labels, rank, measured) for rank in range(schedule.num_ranks)]
     marks = _marks(judgement, rules, before)
     drawn = [block["end"] for row in rows for block in (*row["blocks"], *row["measured"])]
     end = max([*drawn, *(mark["at"] for mark in marks)], default=0.0) or 1.0
@@ -67,7 +68,7 @@ def view_of(
         "summary": _title_of(schedule, rules.memory_limit),
         "counted": _counted_in(schedule),
         "rows": rows,
-        "digits": len(str(schedule.num_microbatches - 1)),
+        "digits": labels.digits,
         "end": end,
         "marks": marks,
         "ticks": ticks_of(end, 12, write_number),
@@ -95,7 +96,9 @@ def _marks(judgement: Judgement, rules: BoardRules, before: float | None) -> lis
     ]
 
 
-def _row_of(judgement: Judgement, rules: BoardRules, rank: int, measured: Timeline | None) -> dict[str, Any]:
+def _row_of(
+    judgement: Judgement, rules: BoardRules, labels: Labels, rank: int, measured: Timeline | None
+) -> dict[str, Any]:
     schedule = judgement.schedule
     spans = {span.action: span for span in judgement.drawn.of_rank(rank)}
     points = judgement.staircase(rank)
@@ -105,7 +108,7 @@ def _row_of(judgement: Judgement, rules: BoardRules, rank: int, measured: Timeli
     work = [span for span in measured.of_rank(rank) if span.action.kind != "C"] if measured else []
     return {
         "blocks": [
-            _box_of(spans[action], schedule, rank)
+            data_of(spans[action], labels)
             | {
                 "id": str(action),
                 "said": _described(judgement, action, place, rank),
@@ -114,20 +117,13 @@ def _row_of(judgement: Judgement, rules: BoardRules, rank: int, measured: Timeli
             }
             for place, action in enumerate(schedule.rows[rank])
         ],
-        "measured": [_box_of(span, schedule, rank) for span in work],
+        "measured": [data_of(span, labels) for span in work],
         "memory": points,
         "peak": peak,
         "held": f"holds {write_number(peak)}{of_limit}",
         "ran": measured.engine if measured else "",
         "is_over": is_over(peak, limit),
     }
-
-
-def _box_of(span: Span, schedule: Schedule, rank: int) -> dict[str, Any]:
-    """What is drawn for a span."""
-    is_later = span.action.stage > min(schedule.stages_of_rank(rank))
-    text = label_in(schedule, span.action)
-    return {"kind": str(span.action.kind), "is_later": is_later, "text": text, "start": span.start, "end": span.end}
 
 
 def _measured(judgement: Judgement, rules: BoardRules, run: Timeline | None) -> tuple[Timeline | None, str]:
