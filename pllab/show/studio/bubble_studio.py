@@ -4,6 +4,7 @@ Python makes the schedule and simulates it, the browser draws: one path for the 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from pllab.show.studio.settings import (
     MOST_RANKS,
     STORIES,
     TOUR,
-    Measured,
     Setting,
     check_size,
     family_of,
@@ -135,9 +135,10 @@ class BubbleStudio(Widget):
         self._setting = Setting.first(chosen, other, *sizes, costs or Costs())
         self._costs = self._setting.costs_of(chosen)
         self._screen = Screen(self._setting.shown(chosen))
+        self._measured: Shown | None = None
         if measured:
             check_run(self.schedule, measured)
-        self._measured = Measured(self.schedule, self.costs, measured, note) if measured else None
+            self._measured = self._run_of_screen(measured, note)
         self._request: Any = None
         self._answers = 0
         super().__init__(
@@ -171,7 +172,7 @@ class BubbleStudio(Widget):
             "still": False,
         }
 
-    def _own_stop(self, measured: Measured | Shown | None) -> dict[str, Any]:
+    def _own_stop(self, measured: Shown | None) -> dict[str, Any]:
         """The last stop of the tour: the measured run on screen, if there is one."""
         inputs = self._setting.to_inputs()
         sizes = {name: inputs[name] for name in ("family", "num_ranks", "num_microbatches")}
@@ -284,12 +285,16 @@ class BubbleStudio(Widget):
         self.running = True
         try:
             timeline = measure(self._run, self.schedule, self.costs, self._timeout_s)
-            self._measured, self.with_run = Measured(self.schedule, self.costs, timeline), True
+            self._measured, self.with_run = self._run_of_screen(timeline), True
             self._follow()
         except Exception as error:  # the caller's function may fail in any way, and the widget says how
             self._answer({**self.view, "problem": f"the run failed: {type(error).__name__}: {error}"})
         finally:
             self.running = False
+
+    def _run_of_screen(self, timeline: Timeline, note: str = "") -> Shown:
+        """A run of the schedule on screen, and a word on its clock."""
+        return replace(self._screen.main, source=timeline, expected=self.costs, note=note)
 
     @traitlets.validate("family", "compare", "num_ranks", "num_microbatches")
     def _exists(self, proposal: Any) -> Any:

@@ -18,7 +18,6 @@ from pllab.schedule import Schedule, check
 from pllab.show.studio.runs import Screen, Shown, sizes_of
 from pllab.show.studio.stage_costs import WORK, Profile, Unseen, costs_of_stages, split_costs
 from pllab.simulate import Costs
-from pllab.timeline import Timeline
 
 MOST_RANKS = 64
 MOST_MICROBATCHES = 512
@@ -212,28 +211,15 @@ class Setting:
         reasons = {one.name: _refusal(one, *sizes) for one in tried}
         return {name: reason for name, reason in reasons.items() if reason}
 
-    def screen(self, measured: "Measured | None") -> Screen:
-        """All runs to draw; a measured run only while its schedule is on screen."""
-        main = self.shown(self.family)
+    def screen(self, measured: Shown | None) -> Screen:
+        """All runs to draw; a measured run while its schedule is on screen, with its costs if its stages slept."""
+        main, costs = self.shown(self.family), self.costs_of(self.family)
         compared = self.shown(self.compare) if self.compare else None
-        if measured is None or not measured.fits(main.schedule, self.costs_of(self.family)):
+        if measured is None or measured.schedule != main.schedule:
             return Screen(main, compared)
-        shown = replace(main, source=measured.timeline, expected=self.costs_of(self.family), note=measured.note)
-        return Screen(main, compared, shown)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A run of a schedule on a real clock, the costs its stages had if they slept, and a word on the clock."""
-
-    schedule: Schedule
-    costs: Costs
-    timeline: Timeline
-    note: str = ""
-
-    def fits(self, schedule: Schedule, costs: Costs) -> bool:
-        """Whether it still is a run of the schedule on screen; costs only matter to stages that sleep."""
-        return schedule == self.schedule and (self.timeline.engine == "real" or costs == self.costs)
+        if measured.engine != "real" and measured.expected != costs:
+            return Screen(main, compared)
+        return Screen(main, compared, replace(main, source=measured.source, expected=costs, note=measured.note))
 
 
 def handed_out(

@@ -134,6 +134,7 @@ def test_projector_leads_straight_to_the_window_and_escape_or_f_back(chromium_pa
         chromium_page.keyboard.press("ArrowRight")
         if key == "Escape":  # first it lets go of the action
             chromium_page.keyboard.press("Escape")
+            chromium_page.wait_for_function("!model.busy && !Object.keys(model.changed).length")  # the kernel knows
             assert studio.selected == "" and root.bounding_box()["height"] == 720
         chromium_page.keyboard.press(key)
         expect(root.get_by_role("button", name="Projector")).to_have_attribute("aria-pressed", "false")
