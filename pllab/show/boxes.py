@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BAR_IN = 0.03  # the bar of a forward or a backward: 3 pixels at 100 dots per inch
 _LINE_PT = 0.72  # an outline of one pixel
 _LETTER_PT = 0.66  # width of a letter for each point of its size, rounded up
-_MOST_STROKES = 2000  # one by one boxes are put on whole pixels; more are drawn at once, which costs little
+_MOST_STROKES = 2000  # up to here a box is drawn alone, on whole pixels; more are drawn together, which is fast
 _SMALL_PT = 8.0  # 11 pixels at 100 dots per inch, the smallest that reads well
 
 IDLE: dict[str, Any] = {"facecolor": LIGHT.idle, "edgecolor": LIGHT.idle_stripe, "hatch": "///", "linewidth": 0}
@@ -73,6 +73,17 @@ def label_of(action: ActionLike, staged: bool) -> str:
     return f"{action.stage if staged else ''}{action.kind}{action.microbatch}"
 
 
+def data_of(span: Span, labels: Labels) -> dict[str, Any]:
+    """What a widget draws for a span: `{"kind": "F", "is_later": False, "text": "F3", "start": 3.0, "end": 4.0}`."""
+    return {
+        "kind": str(span.action.kind),
+        "is_later": labels.is_later(span),
+        "text": label_of(span.action, labels.staged),
+        "start": span.start,
+        "end": span.end,
+    }
+
+
 def draw_idle(axes: "Axes", run: Range, band: Band) -> None:
     """A slab of idle time, which work then covers."""
     axes.broken_barh([run], band, **IDLE)
@@ -81,8 +92,8 @@ def draw_idle(axes: "Axes", run: Range, band: Band) -> None:
 def draw_work(axes: "Axes", boxes: Iterable[Box], bar: float = 0.0, least: float = 0.0, paint: Paint = None) -> None:
     """Boxes of work in an axes whose rows grow downwards.
 
-    `bar` is the height of the bar in units of the axes. What is shorter than `least` is a tint alone. With `paint`, a
-    fill and an outline, all boxes look alike, as the steps before and after the one that is shown.
+    `bar` is the height of the bar in units of the axes. A box that is shorter than `least` has no
+    outline. With `paint`, a fill and an outline, all boxes look alike: so the steps before and after are drawn.
     """
     from matplotlib.collections import PolyCollection
 

@@ -4,7 +4,7 @@ Several timelines share one time axis, each starting at zero, so a prediction ca
 and text alternatives use these words, and other pictures of schedules use this time axis.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -15,7 +15,6 @@ from pllab.show.boxes import (
     Band,
     Box,
     Labels,
-    Range,
     draw_idle,
     draw_legend,
     draw_work,
@@ -84,95 +83,106 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
         raise ValueError(f"{len(titles)} titles do not fit {len(timelines)} timelines; give one title for each")
     names = [""] * len(timelines) if titles is None else list(titles)
     named = list(zip(names, timelines, strict=True))
-    rows = [(one.num_ranks, _WIRED_ROW_IN if Labels.of(one).wired else _ROW_IN) for one in timelines]
     longest = max(one.makespan for one in timelines)
-    with panels([_label(one, name) for name, one in named], rows, (0.0, longest)) as (fig, clock, drawn):
-        for axes, one, (_, row_in) in zip(drawn, timelines, rows, strict=True):
-            draw_run(axes, one.from_zero(), clock, row_in)
-        kinds = (str(span.action.kind) for one in timelines for span in one.spans)
-        draw_legend(fig, kinds, any(Labels.of(one).staged for one in timelines))
+
+    def row_in(_: Timeline, labels: Labels) -> float:
+        return _WIRED_ROW_IN if labels.wired else _ROW_IN
+
+    shown = [(_label(one, name), one.from_zero()) for name, one in named]
+    with panels(shown, row_in, (0.0, longest)) as (fig, drawn):
+        for panel in drawn:
+            draw_run(panel)
         told = [f"{name}, {describe_timeline(one)}" if name else describe_timeline(one) for name, one in named]
         return figure(fig, "; ".join(told))
 
 
 @dataclass(frozen=True)
-class TimeAxis:
-    """The time axis that panels share: its unit, and what a second is in this unit and in points on paper."""
+class Panel:
+    """The axes of a timeline that starts at zero; all panels of a picture share the time axis.
 
-    unit: str
+    `row_in` is the height of a row in inches; a second is `per_second` units of the axes and `second_pt` points.
+    """
+
+    axes: "Axes"
+    timeline: Timeline
+    labels: Labels
+    row_in: float
     per_second: float
-    points: float
+    second_pt: float
+
+    @property
+    def least(self) -> float:
+        """The shortest box that has an outline, in the unit of the axes."""
+        return _LEAST_PT / self.second_pt * self.per_second
+
+    def boxes(self, band: Band, by_s: float = 0.0) -> list[Box]:
+        """The spans as boxes, moved by some seconds."""
+        return [
+            Box(
+                ((span.start + by_s) * self.per_second, span.duration * self.per_second),
+                self.strip(span.rank, span.action.kind, band),
+                str(span.action.kind),
+                self.labels.is_later(span),
+            )
+            for span in self.timeline.spans
+        ]
+
+    def strip(self, rank: int, kind: str, band: Band) -> Band:
+        """Top and height of the boxes of a rank; with communication, that has a strip below the work."""
+        top, height = rank + band[0], band[1]
+        if not self.labels.wired:
+            return top, height
+        return (top + height * (1 - _WIRE), height * _WIRE) if kind == "C" else (top, height * (1 - _WIRE))
+
+    def place(self, strip: Band, start: float, seconds: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The middle of a box, and its width and height in points."""
+        middle = (start + seconds / 2) * self.per_second, strip[0] + strip[1] / 2
+        return middle, (seconds * self.second_pt, strip[1] * self.row_in * 72)
 
 
 @contextmanager
 def panels(
-    titles: Sequence[str], rows: Sequence[tuple[int, float]], seconds: tuple[float, float]
-) -> "Iterator[tuple[Canvas, TimeAxis, list[Axes]]]":
-    """Panels below each other on one time axis; `rows` are the ranks of each, and the inches of a row."""
+    shown: Sequence[tuple[str, Timeline]], row_in: Callable[[Timeline, Labels], float], seconds: tuple[float, float]
+) -> "Iterator[tuple[Canvas, list[Panel]]]":
+    """Panels below each other on one time axis, with a legend: a title and a timeline each, and the inches of a row."""
     start, end = seconds if seconds[1] > 0 else (0.0, 1e-3)
     unit, per_second = ("s", 1.0) if end >= 1 else ("ms", 1e3)
-    total = sum(num_ranks * row_in + _HEAD_IN for num_ranks, row_in in rows) + _FOOT_IN
+    labels = [Labels.of(timeline) for _, timeline in shown]
+    rows = [row_in(timeline, each) for (_, timeline), each in zip(shown, labels, strict=True)]
+    total = _FOOT_IN + sum(one.num_ranks * row + _HEAD_IN for (_, one), row in zip(shown, rows, strict=True))
     with drawing(_WIDTH_IN, total) as fig:
         drawn, top = [], total
-        for title, (num_ranks, row_in) in zip(titles, rows, strict=True):
-            top -= _HEAD_IN + num_ranks * row_in
-            axes = fig.add_axes((_LEFT, top / total, _SHARE, num_ranks * row_in / total))
-            _name_rows(axes, title, num_ranks)
+        for (title, timeline), each, row in zip(shown, labels, rows, strict=True):
+            high = timeline.num_ranks * row
+            top -= _HEAD_IN + high
+            axes = fig.add_axes((_LEFT, top / total, _SHARE, high / total))
+            _name_ranks(axes, title, timeline.num_ranks)
             axes.set_xlim(start * per_second, end * per_second)
-            drawn.append(axes)
-        _show_time_axis(drawn[-1], unit)
-        yield fig, TimeAxis(unit, per_second, _WIDTH_IN * _SHARE * 72 / (end - start)), drawn
+            drawn.append(Panel(axes, timeline, each, row, per_second, _WIDTH_IN * _SHARE * 72 / (end - start)))
+        _show_time_axis(drawn[-1].axes, unit)
+        kinds = (str(span.action.kind) for _, one in shown for span in one.spans)
+        draw_legend(fig, kinds, any(each.staged for each in labels))
+        yield fig, drawn
 
 
-def draw_run(
-    axes: "Axes", timeline: Timeline, clock: TimeAxis, row_in: float, band: Band = _BAND, window: Range | None = None
-) -> None:
-    """One timeline into its panel: a slab of idle time for each rank, and its work on top, with labels.
+def draw_run(panel: Panel, band: Band = _BAND, window: tuple[float, float] | None = None) -> None:
+    """A slab of idle time for each rank, and its work on top, with labels.
 
     `band` is where boxes are in a row of height 1. With a `window`, from when to when, other steps run before and
     after, and how long a slab is stays unwritten.
     """
-    labels, scale = Labels.of(timeline), clock.per_second
+    axes, timeline, labels, scale = panel.axes, panel.timeline, panel.labels, panel.per_second
     low, high = window or (0.0, timeline.makespan)
     for rank in range(timeline.num_ranks):
-        draw_idle(axes, (low * scale, (high - low) * scale), _band_of(rank, "", band, labels.wired))
-    draw_work(axes, boxes_of(timeline, clock, band), BAR_IN / row_in, _LEAST_PT / clock.points * scale)
-
-    def place(band: Band, start: float, seconds: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        """The middle of a box, and its width and height in points."""
-        middle = (start + seconds / 2) * scale, band[0] + band[1] / 2
-        return middle, (seconds * clock.points, band[1] * row_in * 72)
-
+        draw_idle(axes, (low * scale, (high - low) * scale), panel.strip(rank, "", band))
+    draw_work(axes, panel.boxes(band), BAR_IN / panel.row_in, panel.least)
     for rank in range(timeline.num_ranks):
         for span, free_s in _uncovered(timeline.of_rank(rank)):
-            middle, room = place(_band_of(rank, span.action.kind, band, labels.wired), span.start, free_s)
+            middle, room = panel.place(panel.strip(rank, span.action.kind, band), span.start, free_s)
             write_label(axes, middle, label_of(span.action, labels.staged), room, labels.digits)
         for start, end, _ in () if window else timeline.idle_times(rank):
-            middle, room = place(_band_of(rank, "", band, labels.wired), start, end - start)
+            middle, room = panel.place(panel.strip(rank, "", band), start, end - start)
             write_idle(axes, middle, write_seconds(end - start), room)
-
-
-def boxes_of(timeline: Timeline, clock: TimeAxis, band: Band, by_s: float = 0.0) -> list[Box]:
-    """The spans as boxes, moved by some seconds."""
-    labels, scale = Labels.of(timeline), clock.per_second
-    return [
-        Box(
-            ((span.start + by_s) * scale, span.duration * scale),
-            _band_of(span.rank, span.action.kind, band, labels.wired),
-            str(span.action.kind),
-            labels.is_later(span),
-        )
-        for rank in range(timeline.num_ranks)
-        for span, _ in _uncovered(timeline.of_rank(rank))
-    ]
-
-
-def _band_of(rank: int, kind: str, band: Band, wired: bool) -> Band:
-    """Top and height of a box."""
-    top, height = rank + band[0], band[1]
-    if not wired:
-        return top, height
-    return (top + height * (1 - _WIRE), height * _WIRE) if kind == "C" else (top, height * (1 - _WIRE))
 
 
 def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
@@ -183,7 +193,7 @@ def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
             yield span, min(span.end, later.start) - span.start if later else span.duration
 
 
-def _name_rows(axes: "Axes", title: str, num_ranks: int) -> None:
+def _name_ranks(axes: "Axes", title: str, num_ranks: int) -> None:
     """A title, and a row of height 1 for each rank from the top down, with the names that there is room for."""
     axes.set_title(title, **TITLE, pad=5)
     axes.set_ylim(num_ranks - 0.5, -0.5)

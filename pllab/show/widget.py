@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -81,33 +82,52 @@ def takes_costs(run: Run | None) -> bool:
         return False
 
 
-def call_run(run: Run, schedule: Schedule, costs: Costs) -> Timeline:
-    """Run a schedule, with its costs if the run takes them."""
-    return run(schedule, costs=costs) if takes_costs(run) else run(schedule)
-
-
-def answer_within(ask: Callable[[], Any], timeout_s: float, what: str) -> Any:
-    """The answer of `ask`, called in a thread of its own; what it raises is raised here.
+def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Timeline:
+    """Run a schedule in a thread, with its costs if the run takes them; what the run raises is raised here.
 
     A thread cannot be ended from outside. One that is late is left to the deadline of its own work, and what it
     answers then is dropped; being a daemon it does not keep the process alive.
 
     Raises:
         TimeoutError: there is no answer after `timeout_s` seconds.
+        ValueError: it did not measure a timeline of this schedule.
     """
-    answer: Future[Any] = Future()
+    answer: Future[Timeline] = Future()
 
     def work() -> None:
         try:
-            answer.set_result(ask())
+            answer.set_result(run(schedule, costs=costs) if takes_costs(run) else run(schedule))
         except BaseException as error:  # raised again for the caller
             answer.set_exception(error)
 
-    threading.Thread(target=work, name=f"pllab {what}", daemon=True).start()
+    threading.Thread(target=work, name="pllab the run", daemon=True).start()
     try:
-        return answer.result(timeout_s)
+        timeline = answer.result(timeout_s)
     except TimeoutError:
-        if answer.done():  # its own, or an answer at the last moment
-            return answer.result()
-        late = f"{what} has not answered in {timeout_s:g} s; give it less to do or a longer timeout_s"
-        raise TimeoutError(late) from None
+        if not answer.done():
+            late = f"the run has not answered in {timeout_s:g} s; give it less to do or a longer timeout_s"
+            raise TimeoutError(late) from None
+        timeline = answer.result()  # an answer at the last moment, or the run's own TimeoutError
+    if not isinstance(timeline, Timeline):
+        raise ValueError(f"run gave back {timeline!r}; it should return the Timeline it measured")
+    check_run(schedule, timeline)
+    return timeline
+
+
+def check_run(schedule: Schedule, timeline: Timeline) -> None:
+    """Refuse a timeline whose ranks did not run the rows of a schedule: F, B, I and W, in this order.
+
+    Example: a run of `one_f_one_b(2, 3)` is refused for `one_f_one_b(2, 8)`: "the measured run is not of the schedule:
+    action 6 of rank 0 is 0B2 in the run and 0F3 in the schedule; measure the schedule on screen".
+
+    Raises:
+        ValueError: a rank ran something else; the message has the first difference.
+    """
+    for rank in range(max(schedule.num_ranks, timeline.num_ranks)):
+        actions = (span.action for span in timeline.of_rank(rank))
+        ran = [f"{one.stage}{one.kind}{one.microbatch}" for one in actions if one.kind in "FBIW"]
+        row = map(str, schedule.rows[rank]) if rank < schedule.num_ranks else ()
+        for place, (one, other) in enumerate(zip_longest(ran, row, fillvalue="nothing"), 1):
+            if one != other:
+                where = f"action {place} of rank {rank} is {one} in the run and {other} in the schedule"
+                raise ValueError(f"the measured run is not of the schedule: {where}; measure the schedule on screen")

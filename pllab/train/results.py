@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from pllab.arguments import plain_file
 from pllab.files import write_whole
@@ -19,7 +19,9 @@ from pllab.show.theme import LIGHT, write_number
 from pllab.train.config import TrainConfig
 from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary
 
-_TITLES = {
+Metric = Literal["training_time_s", "tokens_per_s"]
+
+_TITLES: dict[Metric, tuple[str, str]] = {
     "training_time_s": ("Training time of an epoch", "seconds"),
     "tokens_per_s": ("Throughput of all devices", "tokens/s"),
 }
@@ -137,7 +139,7 @@ def open_workdir(workdir: str, flag: str = "workdir") -> Path:
     return folder
 
 
-def plot_scaling(results: Sequence[dict[str, Any]], metric: str) -> Figure:
+def plot_scaling(results: Sequence[dict[str, Any]], metric: Metric) -> Figure:
     """Draw one metric of several results, a bar with its deviation for each.
 
     Example: `plot_scaling(load_results("workdir"), "tokens_per_s")` draws a bar for every run in the folder; the

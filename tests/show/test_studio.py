@@ -12,6 +12,7 @@ import matplotlib.colors
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.collections import PolyCollection
 from traitlets import TraitError
 
 from pllab import show
@@ -147,19 +148,18 @@ def test_two_traits_that_change_together_are_one_simulation(monkeypatch):
     assert len(counted) == 1 and studio.view["stamp"] == 12.5, "nothing to draw, and the browser waits for an answer"
 
 
-def test_above_the_memory_limit_the_picture_stays_and_its_twin_says_so():
+def test_above_the_memory_limit_the_picture_is_drawn_and_its_twin_says_so():
     studio = show.BubbleStudio("1F1B", 4, 8, compare="GPipe", memory_limit=4)
     assert studio.view["problem"] == "" and len(unpack(studio.compared)) == 64
     assert [(one["name"], max(one["most_held"])) for one in runs_of(studio)] == [("1F1B", 4), ("GPipe", 8)]
     first, second = studio.static().alt.split("; ")
     assert first.endswith("at most 4 micro-batches held by a rank")
     assert second.endswith("at most 8 micro-batches held by a rank, over the limit of 4")
+    studio.memory_limit, studio.stamp = 3, 2.5
+    assert studio.view["stamp"] == 2.5, "the browser waits for an answer"
+    assert studio.static().alt.split("; ")[0].endswith("at most 4 micro-batches held by a rank, over the limit of 3")
     studio.compare = ""
     assert studio.compared == b""
-    studio.family = "zero bubble search"
-    studio.memory_limit = 0.5
-    assert "memory" in studio.view["problem"], "a search under this limit finds nothing"
-    assert studio.view["runs"][0]["name"] == "zero bubble search", "the last picture stays"
 
 
 def test_a_measured_run_starts_at_zero_and_goes_when_the_schedule_does():
@@ -235,6 +235,19 @@ def count_pixels(png, colour):
     """Pixels of exactly this colour, above the legend."""
     picture = matplotlib.image.imread(io.BytesIO(png))[:-120, :, :3]
     return np.isclose(picture, matplotlib.colors.to_rgb(colour), atol=0.003).all(axis=2).sum()
+
+
+def test_in_steady_state_the_other_steps_are_grey_and_narrow_boxes_of_theirs_have_no_outline():
+    for num_microbatches, has_outline in ((8, True), (256, False)):
+        studio = show.BubbleStudio("1F1B", 2, num_microbatches)
+        studio.steady = True
+        [axes] = studio.static().canvas.axes
+        boxes = [one for one in axes.collections if isinstance(one, PolyCollection)]
+        grey = [
+            one for one in boxes if LIGHT.held in {matplotlib.colors.to_hex(c).upper() for c in one.get_facecolors()}
+        ]
+        others = [one for one in grey if one.get_paths()[0].get_extents().height > 0.4]  # staircases are lower
+        assert others and {bool(one.get_linewidths()[0]) for one in others} == {has_outline}
 
 
 def test_what_is_sent_is_plain():

@@ -5,7 +5,7 @@ An epoch is dealt to the ranks, its samples are counted, and the words follow fr
 
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pllab.arguments import require
 from pllab.show.figures import Figure, drawing, figure
@@ -35,6 +35,15 @@ _KEY = (
     "r1 s2: rank 1 loads the sample in step 2. Thick edge: loaded more than once, +1 for once more. "
     "Dashed edge: loaded by nobody."
 )
+
+
+class _Panel(NamedTuple):
+    """An epoch under a policy: what was counted, in words, and who loads each sample."""
+
+    remainder: str
+    epoch: int
+    counted: str
+    owners: Owners
 
 
 def draw_index_map(
@@ -69,19 +78,18 @@ def draw_index_map(
     can_show = bool(epochs and remainders and num_samples > 0)
     require(can_show, f"{counts} leave nothing to show; give at least one of each")
     panels = [
-        (f"{remainder}, epoch {epoch}", f"epoch {epoch}, {remainder}: {counted}", owners)
+        panel
         for remainder in remainders
-        for epoch, counted, owners in _count(num_samples, deal, world_size, max(epochs), remainder)
-        if epoch in epochs
+        for panel in _count(num_samples, deal, world_size, max(epochs), remainder)
+        if panel.epoch in epochs
     ]
     sizes = f"{num_samples} samples, {count_of(world_size, 'rank')}"
-    return figure(_draw(panels, len(epochs)), "\n".join(f"{sizes}, {told}" for _, told, _ in panels), caption=_KEY)
+    told = [f"{sizes}, epoch {one.epoch}, {one.remainder}: {one.counted}" for one in panels]
+    return figure(_draw(panels, len(epochs)), "\n".join(told), caption=_KEY)
 
 
-def _count(
-    num_samples: int, deal: Deal, world_size: int, last: int, remainder: str
-) -> Iterator[tuple[int, str, Owners]]:
-    """Each epoch up to the last one: its number, what was counted, and who loads what."""
+def _count(num_samples: int, deal: Deal, world_size: int, last: int, remainder: str) -> Iterator[_Panel]:
+    """Deal and count each epoch up to the last one."""
     visits = [0] * num_samples
     for epoch in range(last + 1):
         dealt = deal(world_size, epoch, remainder)
@@ -91,7 +99,8 @@ def _count(
         )
         owners = _owners_of(dealt, num_samples)
         visits = [count + len(who) for count, who in zip(visits, owners, strict=True)]
-        yield epoch, f"{_steps_of(dealt)}, {_counts_of(owners)}. {_spread_of(visits, epoch)}", owners
+        counted = f"{_steps_of(dealt)}, {_counts_of(owners)}. {_spread_of(visits, epoch)}"
+        yield _Panel(remainder, epoch, counted, owners)
 
 
 def _owners_of(dealt: Dealt, num_samples: int) -> Owners:
@@ -140,26 +149,28 @@ def _steps_of(dealt: Dealt) -> str:
     return f"{listed} steps, so {who} for ever in step {max(steps)}"
 
 
-def _draw(panels: Sequence[tuple[str, str, Owners]], in_row: int) -> Any:
+def _draw(panels: Sequence[_Panel], in_row: int) -> Any:
     """A row of panels for each policy, a column for each epoch."""
-    num_samples = len(panels[0][2])
+    num_samples = len(panels[0].owners)
     columns = min(num_samples, _COLUMNS // in_row)
     lines = -(-num_samples // columns)
     across, down = columns * _SQUARE_IN[0] + 0.2, lines * _SQUARE_IN[1] + _HEAD_IN
     num_rows = len(panels) // in_row
     with drawing(in_row * across, num_rows * down) as fig:
-        for number, (title, sentence, owners) in enumerate(panels):
+        for number, panel in enumerate(panels):
             row, column = divmod(number, in_row)
             place = (column / in_row, 1 - (row + 1) / num_rows, 1 / in_row, (1 - _HEAD_IN / down) / num_rows)
             axes = fig.add_axes(place)
             head: dict[str, Any] = {"ha": "left", "va": "bottom"}
-            told = wrap(sentence.partition(": ")[2], int(across * 15))  # letters of an inch at this size
+            told = wrap(panel.counted, int(across * 15))  # letters of an inch at this size
             axes.text(0.05, -0.08, "\n".join(told), size=8, **head)
-            axes.text(0.05, -0.2 - 0.3 * len(told), title, size=11, weight="bold", **head)
+            axes.text(
+                0.05, -0.2 - 0.3 * len(told), f"{panel.remainder}, epoch {panel.epoch}", size=11, weight="bold", **head
+            )
             axes.set_xlim(-0.06, across / _SQUARE_IN[0] - 0.06)
             axes.set_ylim(lines + 0.06, -0.06)
             axes.axis("off")
-            for sample, who in enumerate(owners):
+            for sample, who in enumerate(panel.owners):
                 _draw_sample(axes, divmod(sample, columns), sample, who)
     return fig
 

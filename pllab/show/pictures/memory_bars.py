@@ -44,9 +44,8 @@ def draw_memory(
     Raises:
         ValueError: there is no way, one has no rank or no formula, or a kind is unknown.
     """
-    _check(measured, form)
+    used = _checked(measured, form)
     title = f"held at the fullest moment, {unit}, engine: {engine}"
-    used = {kind for name, bars in measured.items() for bar in (*bars, form[name]) for kind in bar}
     letters = "; ".join(f"{_LETTERS[kind]}: {kind}" for kind in KINDS if kind in used)
     told = [_sentence(name, bars, form[name], unit, (remarks or {}).get(name, "")) for name, bars in measured.items()]
     sentence = f"{title[:1].upper()}{title[1:]}. {' '.join(told)}"
@@ -77,7 +76,8 @@ def _draw(title: str, measured: Mapping[str, Sequence[Bar]], form: Mapping[str, 
     return fig
 
 
-def _check(measured: Mapping[str, Sequence[Bar]], form: Mapping[str, Bar]) -> None:
+def _checked(measured: Mapping[str, Sequence[Bar]], form: Mapping[str, Bar]) -> set[str]:
+    """The kinds that are held, all of them known."""
     if not measured or not all(measured.values()):
         raise ValueError("memory bars need at least one way, and of each way at least one rank")
     if missing := [name for name in measured if name not in form]:
@@ -85,6 +85,7 @@ def _check(measured: Mapping[str, Sequence[Bar]], form: Mapping[str, Bar]) -> No
     used = {kind for name, bars in measured.items() for bar in (*bars, form[name]) for kind in bar}
     if unknown := sorted(used - set(KINDS)):
         raise ValueError(f"kind {unknown[0]!r} is unknown; choose of {', '.join(KINDS)}")
+    return used
 
 
 def _sentence(name: str, bars: Sequence[Bar], form: Bar, unit: str, remark: str) -> str:

@@ -10,7 +10,7 @@ function geometryOf(width, height, numRanks, hasWire) {
 }
 
 function sentenceOf(span) {
-  return `${span.label} (${span.name}) on rank ${span.rank}: ${span.from} to ${span.to}, ${span.lasts}`;
+  return `${span.text} (${span.name}) on rank ${span.rank}: ${span.from} to ${span.to}, ${span.lasts}`;
 }
 
 class PlayerView extends SteppedView {
@@ -143,7 +143,7 @@ class PlayerView extends SteppedView {
   labelOf(span, { x, y, width, height }) {
     const { font } = this.geometry;
     const size = span.kind === "C" ? Math.max(11, font * 0.8) : font;
-    const { lines, scale } = labelThatFits(span.label, width, height, size, this.get("digits"));
+    const { lines, scale } = labelThatFits(span.text, width, height, size, this.get("digits"));
     const at = { class: "pl-label", x, "font-size": size * scale, "text-anchor": "middle", "aria-hidden": "true" };
     const rise = lines.length > 1 ? size * 0.4 : 0;
     return lines.map((line, row) => shape("text", { ...at, y: y + (row ? rise : -rise) }, line));
@@ -180,7 +180,7 @@ class PlayerView extends SteppedView {
     if (!this.grid.hidden && this.grid.clientWidth) this.draw(this.grid.clientWidth);
   }
   tableView() {
-    const rows = this.spans.map((span) => [`rank ${span.rank}`, `${span.label} ${span.name}`, span.from, span.to, span.lasts]);
+    const rows = this.spans.map((span) => [`rank ${span.rank}`, `${span.text} ${span.name}`, span.from, span.to, span.lasts]);
     const headings = ["Rank", "Action", "Start", "End", "Duration"];
     return tableOf(`${this.spans.length} actions in order of start`, headings, rows);
   }

@@ -9,7 +9,7 @@ from typing import Any
 
 import traitlets
 
-from pllab.show.boxes import Labels, label_of
+from pllab.show.boxes import Labels, data_of, label_of
 from pllab.show.figures import Figure
 from pllab.show.theme import ENGINE_LABELS, name_of, ticks_of, write_seconds
 from pllab.show.timeline_picture import describe_timeline, draw_timeline
@@ -118,14 +118,10 @@ def _rows_of(timeline: Timeline) -> list[dict[str, Any]]:
     """The spans as the browser needs them: where, what colour, and the texts of the box and of the table."""
     labels = Labels.of(timeline)
     return [
-        {
+        data_of(span, labels)
+        | {
             "rank": span.rank,
-            "kind": str(span.action.kind),
-            "is_later": labels.is_later(span),
-            "label": label_of(span.action, labels.staged),
             "name": name_of(span.action.kind),
-            "start": span.start,
-            "end": span.end,
             "from": write_seconds(span.start),
             "to": write_seconds(span.end),
             "lasts": write_seconds(span.duration),

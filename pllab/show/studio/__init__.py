@@ -5,7 +5,7 @@ settings.py         families, sizes and costs, and the schedules that follow fro
 stage_costs.py      the cost of a stage for any cut of the model
 runs.py             runs on screen: their numbers in both measures, and their bytes
 studio_picture.py   the same on paper
-export.py           a page and a trace as files
+export.py           the studio as a page
 
 In the browser, in this order: actions, words and scale know no canvas; rows and memory draw on one; plot is one
 schedule, picture all of them on one axis; answers is the way to the kernel and back, foot the legend and the tour,

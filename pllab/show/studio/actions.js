@@ -1,5 +1,5 @@
-// The actions of a run as the browser has them, and what follows from their order: what waits for what, where a rank is
-// idle, the way of a micro-batch. No colour and no pixel here. Python puts this text in front of the studio's module.
+// The actions of a run as the browser has them, and what follows from their order: dependencies, idle time, memory and the
+// way of a micro-batch. No colour and no pixel here. Python puts this text in front of the studio's module.
 
 const KINDS = "FBIWCUR";
 const [F, B, I, W, C] = [0, 1, 2, 3, 4];
@@ -35,7 +35,7 @@ function labelOf(actions, i, staged) {
   return `${staged ? actions.stage[i] : ""}${KINDS[actions.kind[i]]}${actions.microbatch[i]}`;
 }
 
-/** What waits for what, as pllab.schedule.needs states it: indices of actions; `sender` is the one on another rank. */
+/** The dependencies between actions, by index, as pllab.schedule.needs states them; `sender` is the input from another rank. */
 function linksOf(actions) {
   let index = null;
   const key = (stage, kind, microbatch) => (stage * 65536 + microbatch) * 8 + kind;
@@ -46,18 +46,15 @@ function linksOf(actions) {
     }
     return kinds.map((kind) => index.get(key(stage, kind, microbatch))).find((one) => one !== undefined);
   };
-  const ask = (i, towards) => {
+  const before = (i) => {
     const [stage, microbatch, kind] = [actions.stage[i], actions.microbatch[i], actions.kind[i]];
     const needed = [find(stage, microbatch, F), find(stage + 1, microbatch, I, B)];
-    const freed = find(stage - 1, microbatch, I, B);
-    const back = [[find(stage - 1, microbatch, F)], needed, needed, [find(stage, microbatch, I)]];
-    const on = [[find(stage + 1, microbatch, F), find(stage, microbatch, I, B)], [freed], [find(stage, microbatch, W), freed], []];
-    return ((towards < 0 ? back : on)[kind] ?? []).filter((one) => one !== undefined);
+    const needs = [[find(stage - 1, microbatch, F)], needed, needed, [find(stage, microbatch, I)]][kind] ?? [];
+    return needs.filter((one) => one !== undefined);
   };
-  const before = (i) => ask(i, -1);
   // an input that began later did not hold it up: the clocks of two measured ranks differ a little
   const sender = (i) => before(i).find((one) => actions.rank[one] !== actions.rank[i] && actions.start[one] <= actions.start[i]);
-  return { find, before, after: (i) => ask(i, 1), sender };
+  return { find, before, sender };
 }
 
 /** The last action of a rank that has started by a time, or the place before its first. */
@@ -109,8 +106,8 @@ function wayOf(actions, links, microbatch) {
   return way.filter((i) => i !== undefined);
 }
 
-/** The memory of a rank over time: [seconds, micro-batches held from then on]. Python says what a kind changes; the sum
- * is made here, where the times are, for a staircase would double what travels. */
+/** The memory of a rank over time: [seconds, micro-batches held from then on]. Python says how much each kind adds;
+ * the sum is made here, because sending the staircase too would double the message. */
 function heldOf({ first, kind, start, end }, rank, changes, unit) {
   const moves = [];
   for (let i = first[rank]; i < first[rank + 1]; i += 1) {
@@ -122,13 +119,13 @@ function heldOf({ first, kind, start, end }, rank, changes, unit) {
   let now = 0;
   for (const [time, step] of moves) {
     now += step;
-    if (held.length && held.at(-1)[0] === time) held.at(-1)[1] = now; // what changes at one moment is one step
+    if (held.length && held.at(-1)[0] === time) held.at(-1)[1] = now; // changes at one moment are one step
     else held.push([time, now]);
   }
   return held;
 }
 
-/** What is at a moment of a rank: { i } of an action, a gap, or null. */
+/** The action at a moment of a rank, as { i }, or the gap, or null. */
 function spotAt(run, gaps, rank, time) {
   const { first, end, kind } = run.actions;
   if (rank < 0 || rank >= run.actions.numRanks) return null;

@@ -12,7 +12,7 @@ class Answers {
     for (const [trait, value] of Object.entries(values)) model.set(trait, value);
     model.set("stamp", event.timeStamp);
     clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => root.classList.add("pl-waits"), 250); // a search takes its time
+    this.waiting = setTimeout(() => root.classList.add("pl-waits"), 250); // a large schedule takes its time
     model.save_changes();
   }
   /** Show a family or compare with one; the two change places rather than be the same. */

@@ -35,7 +35,7 @@ class Studio extends View {
       watchTheme(this.safely(() => { this.picture.paints = null; this.show(); })),
     );
     this.follow(["view"], () => this.answers.hear());
-    this.follow(["steady", "shades", "running"], this.show);
+    this.follow(["steady", "shades", "memory_limit", "running"], this.show);
     this.follow(this.options.inputs, () => this.controls.show());
     this.follow(["selected"], () => this.picture.followSelected());
     this.follow(["delivery"], this.deliver);

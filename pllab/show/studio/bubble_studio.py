@@ -4,6 +4,7 @@ Python makes the schedule and simulates it, the browser draws: one path for the 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,14 @@ import traitlets
 
 from pllab.schedule import Held, Kind, Schedule
 from pllab.show.figures import Figure
-from pllab.show.studio.export import FILE_TYPES, to_chrome_trace, to_page, values_of
-from pllab.show.studio.runs import KINDS, Screen, Shown, check_run
+from pllab.show.studio.export import to_page, values_of
+from pllab.show.studio.runs import KINDS, Screen, Shown
 from pllab.show.studio.settings import (
     FAMILIES,
     MOST_MICROBATCHES,
     MOST_RANKS,
     STORIES,
     TOUR,
-    Measured,
     Setting,
     check_size,
     family_of,
@@ -28,7 +28,7 @@ from pllab.show.studio.settings import (
 )
 from pllab.show.studio.stage_costs import Profile
 from pllab.show.studio.studio_picture import describe_studio, draw_studio
-from pllab.show.widget import Run, Widget, answer_within, call_run, sources_of
+from pllab.show.widget import Run, Widget, check_run, measure, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
@@ -38,6 +38,12 @@ _SCRIPTS = (
 )
 _SENT = {"sync": True, "echo_update": False}  # no echo to the browser, so one message less to wait for
 _INPUT = {**_SENT, "is_input": True}  # what a prediction depends on
+_FILES: dict[str, tuple[str, str, Callable[["BubbleStudio"], str | bytes]]] = {  # the button -> suffix, type, content
+    "PNG": ("png", "image/png", lambda studio: studio.static().png),
+    "SVG": ("svg", "image/svg+xml", lambda studio: studio.static().svg),
+    "CSV": ("csv", "text/csv", lambda studio: studio.schedule.to_csv()),
+    "HTML": ("html", "text/html", lambda studio: studio.export_html()),
+}
 
 
 class BubbleStudio(Widget):
@@ -89,8 +95,7 @@ class BubbleStudio(Widget):
     backward_weight = traitlets.Float(1.0, min=0.0).tag(**_INPUT)
     p2p = traitlets.Float(0.0, min=0.0, help="seconds a message travels").tag(**_INPUT)
     stage_costs = traitlets.Dict(help="stage number -> forward, input, weight; None as all others").tag(**_INPUT)
-    stages_per_rank = traitlets.Float(1.0, help="of the stages in stage_costs; follows the family").tag(**_INPUT)
-    memory_limit = traitlets.Float(None, allow_none=True).tag(**_INPUT)
+    memory_limit = traitlets.Float(None, allow_none=True).tag(**_SENT)
     with_run = traitlets.Bool(True, help="whether a measured run of the schedule is drawn").tag(**_INPUT)
     steady = traitlets.Bool(False, help="whether steps follow each other without a barrier").tag(sync=True)
     shades = traitlets.Bool(False, help="whether each micro-batch has a shade").tag(sync=True)
@@ -127,13 +132,18 @@ class BubbleStudio(Widget):
         self._run, self._timeout_s = run, timeout_s
         other = family_of(compare, self._families) if compare else None
         sizes = num_ranks, num_microbatches
-        self._setting = Setting.first(chosen, other, *sizes, costs or Costs(), memory_limit)
+        self._setting = Setting.first(chosen, other, *sizes, costs or Costs())
         self._costs = self._setting.costs_of(chosen)
         self._screen = Screen(self._setting.shown(chosen))
-        self._measured = self._run_of_screen(measured, note) if measured else None
+        self._measured: Shown | None = None
+        if measured:
+            check_run(self.schedule, measured)
+            self._measured = self._run_of_screen(measured, note)
         self._request: Any = None
         self._answers = 0
-        super().__init__(**self._setting.to_inputs(), options=self._options(), projector=projector)
+        super().__init__(
+            **self._setting.to_inputs(), memory_limit=memory_limit, options=self._options(), projector=projector
+        )
         self._draw(self._screen, self._costs)
         self._follow()
         self.observe(self._follow, names=[*self._inputs(), "stamp"])
@@ -149,7 +159,7 @@ class BubbleStudio(Widget):
         return {
             "inputs": self._inputs(),
             "families": [
-                {"name": one.name, "story": STORIES.get(one.name, ""), "is_own": one.only is not None}
+                {"name": one.name, "story": STORIES.get(one.name, ""), "is_own": one.sizes is not None}
                 for one in self._families.values()
             ],
             "tour": [*({"title": name, "family": name} for name in TOUR), self._own_stop(self._measured)],
@@ -158,11 +168,11 @@ class BubbleStudio(Widget):
             "in_ms": max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) < 1,
             "can_run": self._run is not None,
             "changes": [Held().changes.get(kind, 0.0) for kind in KINDS],
-            "exports": list(FILE_TYPES),
+            "exports": list(_FILES),
             "still": False,
         }
 
-    def _own_stop(self, measured: Measured | Shown | None) -> dict[str, Any]:
+    def _own_stop(self, measured: Shown | None) -> dict[str, Any]:
         """The last stop of the tour: the measured run on screen, if there is one."""
         inputs = self._setting.to_inputs()
         sizes = {name: inputs[name] for name in ("family", "num_ranks", "num_microbatches")}
@@ -233,7 +243,7 @@ class BubbleStudio(Widget):
         with self.hold_sync():
             try:
                 self._draw(setting.screen(measured), setting.costs_of(setting.family))
-            except ValueError as error:  # no such schedule, for example under this limit: the picture stays
+            except ValueError as error:  # no such schedule: the picture stays
                 self._answer({**self.view, "problem": str(error)})
             self._adopt(setting)
 
@@ -244,11 +254,11 @@ class BubbleStudio(Widget):
 
     def _adopt(self, setting: Setting) -> None:
         """Update the controls: another family has other stages, and a family of one schedule has its sizes."""
-        now, named = Profile.of(self.stage_costs, self.stages_per_rank), setting.named_profile()
+        named = setting.named_profile()
         with self.hold_trait_notifications():
             self.num_ranks, self.num_microbatches = setting.num_ranks, setting.num_microbatches
-            if now != named:
-                self.stage_costs, self.stages_per_rank = named.stage_costs(), named.stages_per_rank
+            if Profile.of(self.stage_costs, named.stages_per_rank) != named:
+                self.stage_costs = named.stage_costs()
 
     def _answer(self, view: dict[str, Any]) -> None:
         """Send the words with a number: the browser must draw new blocks even under the same words."""
@@ -261,16 +271,9 @@ class BubbleStudio(Widget):
         what = self.order.get("what")
         if what == "run":
             self._run_it()
-        elif what in FILE_TYPES:
-            suffix, kind = FILE_TYPES[what]
-            makers: dict[str, Callable[[], str | bytes]] = {
-                "PNG": lambda: self.static().png,
-                "SVG": lambda: self.static().svg,
-                "CSV": self.schedule.to_csv,
-                "Trace": lambda: to_chrome_trace({one.label: one.timeline for one in self._screen.runs()}),
-                "HTML": self.export_html,
-            }
-            content = makers[what]()
+        elif what in _FILES:
+            suffix, kind, make = _FILES[what]
+            content = make(self)
             with self.hold_sync():
                 self.file = content.encode() if isinstance(content, str) else content
                 name = f"{self._screen.main.file}.{suffix}"
@@ -281,8 +284,7 @@ class BubbleStudio(Widget):
             return
         self.running = True
         try:
-            run, schedule, costs = self._run, self.schedule, self.costs
-            timeline = answer_within(lambda: call_run(run, schedule, costs), self._timeout_s, "the run")
+            timeline = measure(self._run, self.schedule, self.costs, self._timeout_s)
             self._measured, self.with_run = self._run_of_screen(timeline), True
             self._follow()
         except Exception as error:  # the caller's function may fail in any way, and the widget says how
@@ -290,14 +292,9 @@ class BubbleStudio(Widget):
         finally:
             self.running = False
 
-    def _run_of_screen(self, timeline: Timeline, note: str = "") -> Measured:
-        """A run of the schedule on screen.
-
-        Raises:
-            ValueError: it is one of another schedule.
-        """
-        check_run(self.schedule, timeline)
-        return Measured(self.schedule, self.costs, timeline, note)
+    def _run_of_screen(self, timeline: Timeline, note: str = "") -> Shown:
+        """A run of the schedule on screen, and a word on its clock."""
+        return replace(self._screen.main, source=timeline, expected=self.costs, note=note)
 
     @traitlets.validate("family", "compare", "num_ranks", "num_microbatches")
     def _exists(self, proposal: Any) -> Any:

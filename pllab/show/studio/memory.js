@@ -3,7 +3,8 @@
 /** The most that fits on the scale of memory, which all plots share. */
 const mostHeld = (runs, limit) => Math.max(1, limit ?? 0, ...runs.flatMap((run) => run.most_held));
 
-const isOver = (held, limit) => limit !== null && held > limit + 1e-6;
+/** Whether more is held than a limit allows, beyond rounding, as pllab.memory.is_over counts it. */
+const isOver = (held, limit) => limit !== null && held > limit + 1e-9;
 
 function drawMemory(ctx, run, scale, paints, { steady, limit, most, changes }) {
   for (let rank = 0; rank < run.actions.numRanks; rank += 1) {

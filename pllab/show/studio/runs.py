@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,22 +217,3 @@ def _idle_by_phase(row: Columns, start: float, end: float) -> tuple[Times, tuple
 def sizes_of(num_ranks: int, num_microbatches: int) -> str:
     """`4 ranks, 8 micro-batches`."""
     return f"{count_of(num_ranks, 'rank')}, {count_of(num_microbatches, 'micro-batch')}"
-
-
-def check_run(schedule: Schedule, timeline: Timeline) -> None:
-    """Refuse a timeline whose ranks did not run the rows of a schedule: F, B, I and W, in this order.
-
-    Example: a run of `one_f_one_b(2, 3)` is refused for `one_f_one_b(2, 8)`: "the measured run is not of the schedule:
-    action 6 of rank 0 is 0B2 in the run and 0F3 in the schedule; measure the schedule on screen".
-
-    Raises:
-        ValueError: a rank ran something else; the message has the first difference.
-    """
-    for rank in range(max(schedule.num_ranks, timeline.num_ranks)):
-        actions = (span.action for span in timeline.of_rank(rank))
-        ran = [f"{one.stage}{one.kind}{one.microbatch}" for one in actions if one.kind in "FBIW"]
-        row = map(str, schedule.rows[rank]) if rank < schedule.num_ranks else ()
-        for place, (one, other) in enumerate(zip_longest(ran, row, fillvalue="nothing"), 1):
-            if one != other:
-                where = f"action {place} of rank {rank} is {one} in the run and {other} in the schedule"
-                raise ValueError(f"the measured run is not of the schedule: {where}; measure the schedule on screen")

@@ -2,7 +2,7 @@
 
 Families cut the model differently: with two stages per rank, each is half of a rank's layers. Costs and memory are
 therefore stated for a rank's layers, so that two families on one axis do the same work. A schedule from elsewhere (the
-editor, a solver, a file) is a family of its own, with one size.
+editor, a search, a file) is a family of its own, with one size.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
+from pllab.arguments import require
 from pllab.schedule import FAMILIES as PUBLISHED
-from pllab.schedule import Schedule, check, zero_bubble
+from pllab.schedule import Schedule, check
 from pllab.show.studio.runs import Screen, Shown, sizes_of
 from pllab.show.studio.stage_costs import WORK, Profile, Unseen, costs_of_stages, split_costs
 from pllab.simulate import Costs
-from pllab.timeline import Timeline
 
 MOST_RANKS = 64
 MOST_MICROBATCHES = 512
@@ -37,75 +37,40 @@ STORIES = {  # what a family shows, in a sentence for a lecture
     "V-half": "The V with fewer forwards ahead: about half the memory of 1F1B.",
     "V-min": "The V with as few forwards ahead as can be: about a third of the memory of 1F1B.",
     "DualPipeV": "The V with a forward and a backward in pairs, so that messages of one hide behind the other's work.",
-    "zero bubble search": "An order searched for these costs and this memory limit.",
 }
 TOUR = ("GPipe", "1F1B", "interleaved 1F1B", "ZB-H2")  # the stops before one's own run
 
 
-@dataclass(frozen=True)
-class FamilyChoice:
-    """A name, how to make its schedule from ranks and micro-batches, and how many stages a rank has.
+class FamilyChoice(NamedTuple):
+    """A family in the menu: how to make its schedule of some ranks and micro-batches, and how many stages a rank has.
 
-    Without `make` the schedule is `only`, or it is searched again whenever costs or memory limit change. The ranks of
-    `only` may have different numbers of stages; then `stages_per_rank` is their mean.
+    A family of one schedule has its `sizes` alone. If the ranks of that schedule have different numbers of stages,
+    `stages_per_rank` is their mean.
     """
 
     name: str
-    make: Callable[[int, int], Schedule] | None
+    make: Callable[[int, int], Schedule]
     stages_per_rank: float = 1
-    only: Schedule | None = None
-
-    @property
-    def sizes(self) -> tuple[int, int] | None:
-        """Ranks and micro-batches of the only schedule; None where both can be chosen."""
-        return (self.only.num_ranks, self.only.num_microbatches) if self.only else None
-
-    @property
-    def is_searched(self) -> bool:
-        """Whether a schedule has to be searched, which may take seconds."""
-        return self.make is None and self.only is None
-
-    def schedule(self, num_ranks: int, num_microbatches: int, costs: Costs, memory_limit: float | None) -> Schedule:
-        """The schedule of these sizes; `costs` are those of a stage.
-
-        A search without a limit may hold `num_ranks` micro-batches, as 1F1B does.
-
-        Raises:
-            ValueError: the family is one schedule of other sizes, or a search finds none.
-        """
-        sizes = num_ranks, num_microbatches
-        if self.only is not None:
-            if self.sizes != sizes:
-                only = sizes_of(self.only.num_ranks, self.only.num_microbatches)
-                problem = f"{self.name} is for {only} and not for {sizes_of(*sizes)}"
-                raise ValueError(f"{problem}; choose another family to change them")
-            return self.only
-        if self.make is None:
-            limit = float(num_ranks) if memory_limit is None else memory_limit
-            return _made(zero_bubble, *sizes, costs, limit)
-        return _made(self.make, *sizes)
+    sizes: tuple[int, int] | None = None
 
 
 @lru_cache(maxsize=16)
-def _made(make: Callable[..., Schedule], *of: Any) -> Schedule:
+def _made(make: Callable[[int, int], Schedule], num_ranks: int, num_microbatches: int) -> Schedule:
     """The schedule of `make`; the latest are kept for the next change of a cost."""
-    return make(*of)
+    return make(num_ranks, num_microbatches)
 
 
 @lru_cache(maxsize=512)
 def _refusal(family: FamilyChoice, num_ranks: int, num_microbatches: int) -> str:
-    """Why a family has no schedule of these sizes, or nothing; what is searched for other costs is not asked."""
+    """Why a family has no schedule of these sizes, or nothing."""
     try:
-        family.schedule(num_ranks, num_microbatches, Costs(), None)
+        _made(family.make, num_ranks, num_microbatches)
     except ValueError as error:
         return str(error)
     return ""
 
 
-FAMILIES = {
-    **{one.title: FamilyChoice(one.title, one.make, one.stages_per_rank) for one in PUBLISHED.values()},
-    "zero bubble search": FamilyChoice("zero bubble search", None),
-}
+FAMILIES = {one.title: FamilyChoice(one.title, one.make, one.stages_per_rank) for one in PUBLISHED.values()}
 
 
 def family_of(name: str, families: Mapping[str, FamilyChoice] = FAMILIES) -> FamilyChoice:
@@ -129,8 +94,15 @@ def family_of_schedule(schedule: Schedule) -> FamilyChoice:
     name = schedule.name or "schedule"
     while name in FAMILIES:
         name += " (given)"
-    share = schedule.stages_per_rank
-    return FamilyChoice(name, None, int(share) if share.is_integer() else share, schedule)
+    share, sizes = schedule.stages_per_rank, (schedule.num_ranks, schedule.num_microbatches)
+
+    def only(num_ranks: int, num_microbatches: int) -> Schedule:
+        asked = num_ranks, num_microbatches
+        other = f"{name} is for {sizes_of(*sizes)} and not for {sizes_of(*asked)}; choose another family to change them"
+        require(asked == sizes, other)
+        return schedule
+
+    return FamilyChoice(name, only, int(share) if share.is_integer() else share, sizes)
 
 
 @dataclass(frozen=True)
@@ -147,8 +119,7 @@ class Setting:
     num_microbatches: int
     costs: Costs
     profile: Profile
-    memory_limit: float | None
-    unseen: Unseen = Unseen()
+    unseen: Unseen
 
     def __post_init__(self) -> None:
         check_size("num_ranks", self.num_ranks)
@@ -162,7 +133,6 @@ class Setting:
         num_ranks: int | None,
         num_microbatches: int | None,
         costs: Costs,
-        memory_limit: float | None,
     ) -> "Setting":
         """The first setting of a studio: 4 ranks and 8 micro-batches, or the sizes of the only schedule.
 
@@ -175,18 +145,18 @@ class Setting:
         )
         check_size("num_ranks", ranks)
         dials, profile, unseen = split_costs(costs, ranks, family.stages_per_rank)
-        return cls(family, compare, ranks, microbatches, dials, profile, memory_limit, unseen)
+        return cls(family, compare, ranks, microbatches, dials, profile, unseen)
 
     def after(self, inputs: Mapping[str, Any], families: Mapping[str, FamilyChoice]) -> "Setting":
         """The next setting, from the inputs of the controls.
 
-        Stage costs that were not changed in the browser keep their precision; another family of one schedule brings its
-        sizes.
+        Stage costs are those of the family before, and keep their precision if they were not changed in the browser.
+        Another family of one schedule brings its sizes.
 
         Raises:
             ValueError: there is no such family, a size is out of range, or a stage does not have three costs.
         """
-        profile = Profile.of(inputs["stage_costs"], inputs["stages_per_rank"])
+        profile = Profile.of(inputs["stage_costs"], self.family.stages_per_rank)
         setting = Setting(
             family_of(inputs["family"], families),
             family_of(inputs["compare"], families) if inputs["compare"] else None,
@@ -194,7 +164,6 @@ class Setting:
             inputs["num_microbatches"],
             Costs(*(inputs[name] for name in (*WORK, "p2p"))),
             self.profile if profile == self.named_profile() else profile,
-            inputs["memory_limit"],
             self.unseen,
         )
         sizes = setting.family.sizes
@@ -204,16 +173,13 @@ class Setting:
 
     def to_inputs(self) -> dict[str, Any]:
         """The setting as inputs of the controls."""
-        named = self.named_profile()
         return {
             "family": self.family.name,
             "compare": self.compare.name if self.compare else "",
             "num_ranks": self.num_ranks,
             "num_microbatches": self.num_microbatches,
             **{name: getattr(self.costs, name) for name in (*WORK, "p2p")},
-            "stage_costs": named.stage_costs(),
-            "stages_per_rank": named.stages_per_rank,
-            "memory_limit": self.memory_limit,
+            "stage_costs": self.named_profile().stage_costs(),
         }
 
     def costs_of(self, family: FamilyChoice) -> Costs:
@@ -229,11 +195,10 @@ class Setting:
         """The schedule of a family, to be simulated.
 
         Raises:
-            ValueError: there is no such schedule, for example under this memory limit.
+            ValueError: there is no such schedule.
         """
-        costs = self.costs_of(family)
-        schedule = family.schedule(self.num_ranks, self.num_microbatches, costs, self.memory_limit)
-        return Shown(family.name, schedule, costs, family.stages_per_rank)
+        schedule = _made(family.make, self.num_ranks, self.num_microbatches)
+        return Shown(family.name, schedule, self.costs_of(family), family.stages_per_rank)
 
     def missing(self, families: Iterable[FamilyChoice]) -> dict[str, str]:
         """The families that have no schedule of these sizes, each with the reason.
@@ -242,32 +207,19 @@ class Setting:
         out, for all schedules have to be made: there a family says so when it is chosen.
         """
         sizes = self.num_ranks, self.num_microbatches
-        tried = [one for one in families if one.only or (one.make and sizes[0] * sizes[1] <= MOST_TRIED)]
+        tried = [one for one in families if one.sizes or sizes[0] * sizes[1] <= MOST_TRIED]
         reasons = {one.name: _refusal(one, *sizes) for one in tried}
         return {name: reason for name, reason in reasons.items() if reason}
 
-    def screen(self, measured: "Measured | None") -> Screen:
-        """All runs to draw; a measured run only while its schedule is on screen."""
-        main = self.shown(self.family)
+    def screen(self, measured: Shown | None) -> Screen:
+        """All runs to draw; a measured run while its schedule is on screen, with its costs if its stages slept."""
+        main, costs = self.shown(self.family), self.costs_of(self.family)
         compared = self.shown(self.compare) if self.compare else None
-        if measured is None or not measured.fits(main.schedule, self.costs_of(self.family)):
+        if measured is None or measured.schedule != main.schedule:
             return Screen(main, compared)
-        shown = replace(main, source=measured.timeline, expected=self.costs_of(self.family), note=measured.note)
-        return Screen(main, compared, shown)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A run of a schedule on a real clock, the costs its stages had if they slept, and a word on the clock."""
-
-    schedule: Schedule
-    costs: Costs
-    timeline: Timeline
-    note: str = ""
-
-    def fits(self, schedule: Schedule, costs: Costs) -> bool:
-        """Whether it still is a run of the schedule on screen; costs only matter to stages that sleep."""
-        return schedule == self.schedule and (self.timeline.engine == "real" or costs == self.costs)
+        if measured.engine != "real" and measured.expected != costs:
+            return Screen(main, compared)
+        return Screen(main, compared, replace(main, source=measured.source, expected=costs, note=measured.note))
 
 
 def handed_out(
@@ -275,8 +227,7 @@ def handed_out(
 ) -> dict[str, Shown]:
     """The runs of a hand-out by `family|ranks|micro-batches`: every family at these sizes and those of the setting.
 
-    What a family has no schedule for is left out. A searched family has the setting's sizes alone, and so have all if
-    these are large.
+    What a family has no schedule for is left out. At large sizes only what is on screen is there.
 
     Raises:
         ValueError: a size is out of range.
@@ -287,7 +238,7 @@ def handed_out(
     for family, p, m in product(families, dict.fromkeys([*ranks, own[0]]), dict.fromkeys([*microbatches, own[1]])):
         on_screen = (p, m) == own and family in (setting.family, setting.compare)
         is_small = (p, m) in asked or p * m <= MOST_HANDED_OUT
-        if on_screen or (is_small and not family.is_searched):
+        if on_screen or is_small:
             at = replace(setting, num_ranks=p, num_microbatches=m)
             with suppress(ValueError):  # some families ask for more micro-batches, and one schedule has its own sizes
                 runs[f"{family.name}|{p}|{m}"] = at.shown(family)

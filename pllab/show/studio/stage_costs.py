@@ -105,15 +105,12 @@ class Unseen:
         return [_whole(values[1], values[2], model) for values, model in zip(work, models, strict=True)]
 
 
-def costs_of_stages(
-    num_ranks: int, stages_per_rank: float, dials: Costs, profile: Profile, unseen: Unseen | None = None
-) -> Costs:
+def costs_of_stages(num_ranks: int, stages_per_rank: float, dials: Costs, profile: Profile, unseen: Unseen) -> Costs:
     """The costs of the stages: a rank's costs divided among them, and the costs of single stages from the profile.
 
     Example: with forward 1.0, two stages per rank and the profile `{3: (0.9, None, None)}` for this cut, stage 3 takes
     0.9 s forward and all others 0.5 s. The latency of a message is the same for every cut.
     """
-    unseen = unseen or Unseen()
     num_stages = round(num_ranks * stages_per_rank)
     rank = [getattr(dials, name) for name in WORK]
     usual = [value / stages_per_rank for value in rank]

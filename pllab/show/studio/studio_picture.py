@@ -1,17 +1,14 @@
 """The studio on paper: timelines as in every figure, and below each row the staircase of what its rank holds."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pllab.memory import is_over
-from pllab.show.boxes import draw_held, draw_legend, draw_work
+from pllab.show.boxes import Labels, draw_held, draw_work
 from pllab.show.figures import Figure, figure
 from pllab.show.studio.runs import Screen, Shown
 from pllab.show.theme import LIGHT, write_number, write_percent, write_seconds
-from pllab.show.timeline_picture import TimeAxis, boxes_of, draw_run, panels
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from pllab.show.timeline_picture import Panel, draw_run, panels
+from pllab.timeline import Timeline
 
 _BAND, _HELD = (-0.46, 0.56), 0.3  # of a row: its boxes, and the memory below them
 _STEADY_MARGINS = (-0.07, 1.06)  # of the longest step, where the steps before and after begin to show
@@ -24,19 +21,21 @@ def draw_studio(screen: Screen, memory_limit: float | None = None, steady: bool 
     a barrier, those before and after in grey.
     """
     runs = [one for one in (screen.main, screen.measured, screen.compared) if one]
-    rows = [(one.schedule.num_ranks, min(0.62, 5.0 / one.schedule.num_ranks)) for one in runs]
     longest = max(one.makespan for one in runs)
-    window = tuple(share * longest for share in (_STEADY_MARGINS if steady else (0.0, 1.0)))
+    low, high = (share * longest for share in (_STEADY_MARGINS if steady else (0.0, 1.0)))
     most = max(memory_limit or 0.0, 1.0, *(peak for one in runs for peak in one.most_held))
-    with panels([_title_of(one, steady) for one in runs], rows, (window[0], window[1])) as (fig, clock, drawn):
-        for axes, one, (_, row_in) in zip(drawn, runs, rows, strict=True):
+
+    def row_in(timeline: Timeline, _: Labels) -> float:
+        return min(0.62, 5.0 / timeline.num_ranks)
+
+    with panels([(_title_of(one, steady), one.timeline) for one in runs], row_in, (low, high)) as (fig, drawn):
+        for panel, one in zip(drawn, runs, strict=True):
             shifts = (-one.steady.length_s, one.steady.length_s) if steady else ()
-            draw_run(axes, one.timeline, clock, row_in, _BAND, (window[0], window[1]) if steady else None)
+            draw_run(panel, _BAND, (low, high) if steady else None)
             for by_s in shifts:
-                draw_work(axes, boxes_of(one.timeline, clock, _BAND, by_s), paint=(LIGHT.held, LIGHT.held_line))
-            _draw_staircases(axes, one, clock, (0.0, *shifts), most, memory_limit)
-        kinds = (str(span.action.kind) for one in runs for span in one.timeline.spans)
-        draw_legend(fig, kinds, any(one.stages_per_rank > 1 for one in runs))
+                others = panel.boxes(_BAND, by_s)
+                draw_work(panel.axes, others, least=panel.least, paint=(LIGHT.held, LIGHT.held_line))
+            _draw_staircases(panel, one, (0.0, *shifts), most, memory_limit)
         return figure(fig, describe_studio(screen, memory_limit, steady))
 
 
@@ -66,15 +65,16 @@ def _title_of(one: Shown, steady: bool) -> str:
 
 
 def _draw_staircases(
-    axes: "Axes", one: Shown, clock: TimeAxis, shifts: Sequence[float], most: float, memory_limit: float | None
+    panel: Panel, one: Shown, shifts: Sequence[float], most: float, memory_limit: float | None
 ) -> None:
     """The memory of each rank below its row, in every step; what is above the limit is red."""
-    low, high = axes.get_xlim() if len(shifts) > 1 else (0.0, one.makespan * clock.per_second)
+    scale = panel.per_second
+    low, high = panel.axes.get_xlim() if len(shifts) > 1 else (0.0, one.makespan * scale)
     for rank in range(len(one.most_held)):
         floor = rank + 0.46
         steps = one.timeline.held_over_time(rank)
-        moved = [((time + by_s) * clock.per_second, count) for by_s in sorted(shifts) for time, count in steps]
+        moved = [((time + by_s) * scale, count) for by_s in sorted(shifts) for time, count in steps]
         held = dict([(low, 0.0), *moved, (high, 0.0)])
         tops = [floor - _HELD * count / one.stages_per_rank / most for count in held.values()]
         limit = None if memory_limit is None else floor - _HELD * memory_limit / most - 1e-6
-        draw_held(axes, list(held), tops, floor, limit)
+        draw_held(panel.axes, list(held), tops, floor, limit)

@@ -71,9 +71,7 @@ def test_the_page_keeps_its_controls_without_kernel_or_network(chromium_page, tm
     expect(plot.big).to_have_text("0 %")
     menu = root.get_by_role("combobox", name="Schedule")
     expect(menu.locator("option")).to_have_text(list(FAMILIES))
-    expect(menu.locator("option:disabled")).to_have_attribute(
-        "title", "the page has no zero bubble search for 4 ranks and 32 micro-batches; choose another size"
-    )
+    expect(menu.locator("option:disabled")).to_have_count(0)
     menu.select_option("ZB-V")
     root.get_by_role("button", name="one step").click()
     drawer = open_drawer(root)
@@ -128,4 +126,6 @@ def test_the_csv_of_a_size_that_the_page_has_not_is_that_of_the_picture(chromium
     chromium_page.keyboard.press("Escape")
     root.get_by_role("combobox", name="Schedule").select_option("GPipe")
     expect(root.get_by_role("alert")).to_have_count(0)
-    expect(root.get_by_role("combobox", name="Schedule").locator("option:disabled").first).to_have_text("mine")
+    dimmed = root.get_by_role("combobox", name="Schedule").locator("option:disabled").first
+    expect(dimmed).to_have_text("mine")
+    expect(dimmed).to_have_attribute("title", missing)

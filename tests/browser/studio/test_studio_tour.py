@@ -198,7 +198,7 @@ def test_nothing_moves_by_a_pixel(chromium_page, width, large):
         chromium_page.wait_for_function("model.get('view').stamp === model.get('stamp')")
         holds(f"after {key}")
     menu = root.get_by_role("combobox", name="Schedule")
-    for name in ("zero bubble search", "V-half"):
+    for name in ("interleaved zero bubble", "V-half"):
         menu.select_option(name)
         expect(root.locator(".pl-name")).to_have_text(name)
         holds(name)
