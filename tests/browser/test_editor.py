@@ -1,4 +1,4 @@
-"""The schedule editor's own JavaScript in a bare page: drag, keys, split, undo, edges and run."""
+"""The schedule editor's own JavaScript in a bare page: drag, keys, split, undo, edges, run, an empty board."""
 
 import pytest
 
@@ -148,6 +148,29 @@ def test_1f1b_is_built_from_gpipe_by_dragging_alone(page, ranks, micro_batches):
     assert editor.schedule == wanted and editor.view["is_legal"]
     expect(root.locator(".pl-title")).to_contain_text("You built 1F1B.")
     assert [one["verb"] for one in asked(page)] == ["move"] * len(asked(page))
+
+
+def test_an_empty_board_is_filled_with_next_moves(page, editor):
+    page.set_viewport_size({"width": 1100, "height": 720})
+    root = bench.mount_with_kernel(page, editor)
+    root.get_by_role("button", name="Empty the board").click()
+    answer(page, editor)
+    expect(root.locator(".pl-block")).to_have_count(0)
+    expect(root.locator("[data-next]")).to_have_text(["F0"])
+    expect(root.locator(".pl-score")).to_have_text("not yet complete")
+    for row in (("0F0", "0F1"), ("1F0",)):
+        for action in row:
+            root.locator(f'[data-next="{action}"]').click()
+            answer(page, editor)
+    expect(root.locator(".pl-row").nth(1).locator("[data-next]")).to_have_text(["B0", "F1"])
+    last, following = block(root, "1F0").bounding_box(), root.locator("[data-next]").first.bounding_box()
+    assert following["x"] >= last["x"] + last["width"]
+    root.locator('[data-next="1B0"]').focus()
+    for _ in range(9):  # by key, the focus goes on to a next move
+        press(page, editor, "Enter")
+    assert editor.schedule.num_actions == 12 and editor.view["is_legal"]
+    assert bench.findings(page) == []
+    expect(root.locator(".pl-score")).to_contain_text("par")
 
 
 def test_score_and_marks_of_par_and_of_the_order_before_are_above_the_blocks(page, root, editor):
@@ -340,7 +363,7 @@ def test_eight_ranks_fit_and_the_buttons_stay_in_sight_after_a_run(page):
     boxes = root.locator(".pl-bars button:visible").evaluate_all(
         "all => all.map((n) => n.getBoundingClientRect().bottom)"
     )
-    assert len(boxes) == 9  # of four groups
+    assert len(boxes) == 10  # of four groups
     assert max(boxes) < board.bounding_box()["y"]
     numbers = root.locator(".pl-block:has-text('15')").evaluate_all(
         "all => all.every((n) => n.scrollWidth <= n.clientWidth)"

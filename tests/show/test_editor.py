@@ -6,7 +6,7 @@ import time
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
@@ -22,10 +22,12 @@ from pllab.schedule import (
     interleaved,
     needs,
     one_f_one_b,
+    peak_in_flight,
     zb_h1,
+    zbv,
 )
 from pllab.show import BubbleStudio, ScheduleEditor
-from pllab.show.editor.edits import move, split
+from pllab.show.editor.edits import Position, move, split
 from pllab.show.editor.judgement import BoardRules, judge
 from pllab.show.theme import LIGHT
 from pllab.show.widget import takes_costs
@@ -115,7 +117,7 @@ def test_a_backward_before_its_forward_has_a_sentence_and_an_edge_and_no_times(e
 
 def test_a_circle_over_two_ranks_is_drawn_from_the_need_to_the_one_that_waits():
     schedule = Schedule.of([["0F0", "0B0", "0F1", "0B1"], ["1F1", "1B1", "1F0", "1B0"]])
-    judged = judge(schedule, BoardRules())
+    judged = judge(Position(schedule), BoardRules())
     told = {f"{need}>{waiting}" for need, waiting in judged.edges}
     assert told == {"1B0>0B0", "0F1>1F1"}
     assert judged.timeline is None
@@ -127,7 +129,7 @@ def test_an_order_has_times_or_edges_and_each_edge_is_a_need_that_comes_too_late
     for number, to in moves:
         actions = list(schedule.actions())
         schedule = move(schedule, actions[number % len(actions)], to)
-    judged = judge(schedule, BoardRules())
+    judged = judge(Position(schedule), BoardRules())
     assert (judged.timeline is None) == bool(judged.edges) == bool(judged.problems)
     present = set(schedule.actions())
     assert all(need in needs(waiting, 3, present) for need, waiting in judged.edges)
@@ -135,7 +137,7 @@ def test_an_order_has_times_or_edges_and_each_edge_is_a_need_that_comes_too_late
 
 def test_memory_goes_up_at_the_start_of_a_forward_and_down_at_the_end_of_each_half():
     schedule = Schedule.of([["0F0", "0I0", "0F1", "0W0", "0B1"]])
-    judged = judge(schedule, BoardRules(Costs(), 2))
+    judged = judge(Position(schedule), BoardRules(Costs(), 2))
     assert judged.staircase(0) == [(0, 1), (2, 0.5), (2, 1.5), (4, 1), (6, 0)]
 
 
@@ -163,14 +165,13 @@ def test_undo_redo_and_reset(editor):
     assert editor.schedule == one_f_one_b(2, 3) and editor.schedule.name == "1F1B"
     ask(editor, "undo")
     assert editor.schedule != one_f_one_b(2, 3)
-    ask(editor, "move", id="1F0", by=1)
-    assert editor.view["can"]["undo"] and not editor.view["can"]["redo"], "a move drops what was undone"
 
 
 def test_what_cannot_be_done_is_a_sentence_and_changes_nothing(editor):
     for verb, details, sentence in [
         ("split", {"id": "0F0"}, "F0 of rank 0 cannot be split; only a B is a whole backward."),
         ("merge", {"id": "0B0"}, "B0 of rank 0 cannot be merged; only an I and its W make a whole backward."),
+        ("place", {"id": "0B0"}, "B0 of rank 0 cannot be placed now; everything stands on the board."),
         ("run", {}, "This editor has nothing to run with"),
         ("jump", {}, "'jump' is nothing the editor does"),
     ]:
@@ -193,7 +194,7 @@ def test_what_cannot_be_done_is_a_sentence_and_changes_nothing(editor):
         ("move", "", {"to": 0}, "'' is no action; write stage, kind and micro-batch"),
         ("move", None, {"to": 0}, "'None' is no action"),
         ("split", 3, {}, "'3' is no action"),
-        ("cancel", "0B0", {}, "'cancel' is nothing the editor does; it does move, split"),
+        ("cancel", "0B0", {}, "'cancel' is nothing the editor does; it does move, place"),
         ("load", "", {}, "'load' is nothing the editor does"),
         (None, "0B0", {}, "None is nothing the editor does"),
         (["move"], "0B0", {}, "is nothing the editor does"),
@@ -321,6 +322,77 @@ def test_an_action_is_called_what_its_block_is_called():
     looped.do("move", "3B0", to=0)
     assert looped.view["said"].startswith("3B0 moved before 1F0 on rank 1")
     assert "3B0 waits for 3F0" in looped.view["verdict"][0]
+
+
+# From an empty board
+
+
+def ready(editor):
+    return [[each["id"] for each in row["ready"]] for row in editor.view["rows"]]
+
+
+def test_an_emptied_board_shows_what_each_rank_can_do_next(editor):
+    assert ready(editor) == [[], []]
+    editor.do("clear")
+    assert ready(editor) == [["0F0"], []] and editor.schedule.num_actions == 0
+    assert editor.view["numbers"][0] == "0 of 12 actions placed" and editor.view["score"] == ""
+    assert not editor.view["can"]["run"] and not editor.view["can"]["clear"]
+    ask(editor, "place", id="0F0")
+    ask(editor, "place", id="0F1")
+    assert ready(editor) == [[], ["1F0"]], "rank 0 holds 2, which is the limit"
+    assert editor.view["said"] == "F1 placed on rank 0: legal so far."
+    ask(editor, "place", id="1F0")
+    assert ready(editor) == [[], ["1F1", "1B0"]] or ready(editor) == [[], ["1B0", "1F1"]]
+    with pytest.raises(ValueError, match="0B0 cannot be placed now; the next moves are 1B0, 1F1"):
+        editor.do("place", "0B0")
+    starts = {block["id"]: block["start"] for row in editor.view["rows"] for block in row["blocks"]}
+    assert starts == {"0F0": 0, "0F1": 1, "1F0": 1} and "Legal so far" in editor.view["verdict"][0]
+    ask(editor, "undo")
+    assert ready(editor) == [[], ["1F0"]]
+    assert editor.static().png and "3 of 12" not in editor.static().alt
+    with pytest.raises(ValueError, match="a part of a schedule is not run"):
+        ScheduleEditor.run_it(_with_run(editor))
+
+
+def _with_run(editor):
+    editor._run = emulate
+    return editor
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from([gpipe(3, 3), one_f_one_b(3, 4), interleaved(2, 4), zb_h1(3, 4), zbv(2, 4)]), st.data())
+def test_next_moves_lead_from_an_empty_board_to_a_legal_schedule_of_all_the_work(schedule, data):
+    limit = max(peak_in_flight(schedule)) / schedule.stages_per_rank
+    editor = ScheduleEditor(schedule, memory_limit=limit + 1)
+    editor.do("clear")
+    while moves := [each for row in ready(editor) for each in row]:
+        before = {block["id"]: block["start"] for row in editor.view["rows"] for block in row["blocks"]}
+        editor.do("place", data.draw(st.sampled_from(moves)))
+        assert editor.view["is_legal"]
+        starts = {block["id"]: block["start"] for row in editor.view["rows"] for block in row["blocks"]}
+        assert before.items() <= starts.items(), "what comes later moves nothing"
+    if schedule.stages_per_rank == 1:  # otherwise first stages may fill the memory that later ones need
+        check(editor.schedule, limit + 1)
+        assert makespan_of(editor) == simulate(editor.schedule, Costs()).makespan
+
+
+def test_with_two_stages_on_a_rank_a_forward_fills_half_a_place():
+    editor = ScheduleEditor(interleaved(2, 4), memory_limit=1)
+    editor.do("clear")
+    for action in ("0F0", "0F1"):
+        assert ready(editor)[0] == [action]
+        editor.do("place", action)
+    assert ready(editor)[0] == []
+
+
+def test_an_order_on_a_part_of_the_board_is_judged_by_what_stands_there(editor):
+    editor.do("clear")
+    for action in ("0F0", "1F0", "1B0", "0B0"):
+        editor.do("place", action)
+    editor.do("move", "1B0", to=0)
+    assert editor.view["edges"] == [["1F0", "1B0"]] and not editor.view["has_times"]
+    editor.do("split", "1B0")
+    assert {one["id"] for one in editor.view["rows"][1]["blocks"]} == {"1I0", "1W0", "1F0"}
 
 
 # Run
@@ -515,6 +587,8 @@ def test_static_twin_says_what_the_widget_says(editor):
         assert told in alt.replace("Makespan", "makespan")
     editor.do("move", "1B0", to=0)
     assert "no score while illegal; par 9" in editor.static().alt
+    editor.do("clear")
+    assert "not yet complete; par 9" in editor.static().alt
     assert editor.static().png.startswith(b"\x89PNG")
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pllab.schedule import Action, Kind, Schedule, gpipe, one_f_one_b, problems
-from pllab.show.editor.edits import first_gap, merge, merge_all, move, place_of, split, split_all
+from pllab.show.editor.edits import History, Position, first_gap, merge, move, place_of, split
 
 SMALL = Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]])
 V = Schedule.of([["0F0", "3F0", "3I0", "3W0", "0B0"], ["1F0", "2F0", "2B0", "1B0"]])
@@ -55,12 +55,12 @@ def test_merging_undoes_a_split_and_the_work_stays_the_same(position):
 @given(positions())
 def test_splitting_all_and_merging_all_is_complete_and_no_order_gains_or_loses_work(position):
     schedule, _ = position
-    halves = split_all(schedule)
-    assert Kind.B not in {action.kind for action in halves.actions()} and halves.name == schedule.name
-    assert first_gap(halves) == first_gap(schedule) == ""
-    whole = merge_all(halves)
-    assert not whole.is_split
-    assert merge_all(split_all(whole)) == whole
+    halves = Position(schedule).split_all()
+    assert Kind.B not in {action.kind for action in halves.board.actions()}
+    assert first_gap(halves.board) == first_gap(schedule) == ""
+    whole = halves.merge_all()
+    assert not whole.board.is_split
+    assert whole.split_all().merge_all() == whole
 
 
 def test_a_merge_of_halves_that_stand_apart_takes_the_place_of_the_first():
@@ -87,3 +87,49 @@ def test_what_no_move_can_mend_is_told_from_a_bad_order(rows, sentence):
 def test_an_action_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="4F4 is not in the schedule"):
         move(SMALL, Action.parse("4F4"), 0)
+
+
+def test_history_goes_back_and_forth_and_drops_the_future():
+    first = Action.parse("0F0")
+    there, further = (Position(move(SMALL, first, to)) for to in (1, 2))
+    history = History(Position(SMALL))
+    history.push(Position(SMALL))
+    assert not history.can_undo, "nothing has changed"
+    history.push(there)
+    history.push(further)
+    history.undo()
+    assert history.present == there and history.can_redo
+    history.undo()
+    history.undo()
+    assert history.present == Position(SMALL) and not history.can_undo
+    history.redo()
+    history.push(further)
+    assert history.present == further and not history.can_redo
+    history.redo()
+    assert history.present == further
+
+
+@given(positions(), st.data())
+def test_what_is_placed_on_an_emptied_board_is_all_there_was_and_keeps_its_rank(position, data):
+    schedule, _ = position
+    emptied = Position(schedule).emptied()
+    assert not any(emptied.board.rows) and not emptied.is_complete
+    assert Counter(emptied.whole().actions()) == Counter(schedule.actions()) and not problems(emptied.whole())
+    here = emptied
+    while not here.is_complete:
+        action = data.draw(st.sampled_from(sorted(here.left.actions())))
+        here = here.place(action)
+        assert here.board.rows[schedule.rank_of_stage[action.stage]][-1] == action
+    assert [Counter(row) for row in here.board.rows] == [Counter(row) for row in schedule.rows]
+    with pytest.raises(ValueError, match="is not in the schedule"):
+        here.place(action)
+
+
+def test_on_a_half_filled_board_all_is_split_and_only_whole_pairs_are_merged():
+    half = Position(SMALL).emptied().place(Action.parse("0F0")).place(Action.parse("0B0"))
+    halves = half.split_all()
+    assert halves.board.rows[0] == Schedule.of([["0F0", "0I0", "0W0"]]).rows[0]
+    assert Kind.B not in {action.kind for action in halves.whole().actions()}
+    assert halves.merge_all() == half
+    torn = Position(SMALL).split_all().emptied().place(Action.parse("0F0")).place(Action.parse("0I0"))
+    assert [str(action) for action in torn.merge_all().board.actions()] == ["0F0", "0I0"]

@@ -25,12 +25,12 @@ from pllab.timeline import ActionLike, Timeline
 _ACTION_NAMES = re.compile(r"(?P<at> at )?\b(?P<stage>\d+)(?P<block>[FBIW]\d+)\b(?P<on> on rank \d+)?")
 
 
-def label_in(schedule: Schedule, action: ActionLike) -> str:
+def label_in(whole: Schedule, action: ActionLike) -> str:
     """What stands on the block of an action: `B0`, or `2B0` if a rank of the schedule has several stages."""
-    return label_of(action, schedule.num_stages > schedule.num_ranks)
+    return label_of(action, whole.num_stages > whole.num_ranks)
 
 
-def sentence_of(text: str, schedule: Schedule) -> str:
+def sentence_of(text: str, whole: Schedule) -> str:
     """A problem as a sentence that calls actions what their blocks are called.
 
     Example: `0B0 waits for 1B0, which comes after 1F1 on rank 1` becomes `B0 of rank 0 waits for B0 of rank 1, which
@@ -39,12 +39,12 @@ def sentence_of(text: str, schedule: Schedule) -> str:
 
     def called(match: re.Match[str]) -> str:
         at, stage, block, on = match.group("at", "stage", "block", "on")
-        rank = schedule.rank_of_stage.get(int(stage))
+        rank = whole.rank_of_stage.get(int(stage))
         if rank is None:
             return match.group()
         return f"{at}{block}" if at else f"{block}{on or f' of rank {rank}'}"
 
-    text = text if schedule.num_stages > schedule.num_ranks else _ACTION_NAMES.sub(called, text)
+    text = text if whole.num_stages > whole.num_ranks else _ACTION_NAMES.sub(called, text)
     return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
 
 
@@ -56,17 +56,17 @@ def view_of(
     Times are in the unit of the costs; the times of a measured run of this order are converted to it. `before` is the
     makespan of the order before.
     """
-    schedule, timeline, makespan = judgement.schedule, judgement.timeline, judgement.makespan
+    whole, timeline, makespan = judgement.whole, judgement.timeline, judgement.makespan
     measured, compared = _measured(judgement, rules, run)
-    labels = Labels.of(judgement.drawn)
-    rows = [_row_of(judgement, rules, labels, rank, measured) for rank in range(schedule.num_ranks)]
+    labels = _labels_of(whole)
+    rows = [_row_of(judgement, rules, labels, rank, measured) for rank in range(whole.num_ranks)]
     marks = _marks(judgement, rules, before)
     drawn = [block["end"] for row in rows for block in (*row["blocks"], *row["measured"])]
     end = max([*drawn, *(mark["at"] for mark in marks)], default=0.0) or 1.0
     return {
         "title": name,
-        "summary": _title_of(schedule, rules.memory_limit),
-        "counted": _counted_in(schedule),
+        "summary": _title_of(whole, rules.memory_limit),
+        "counted": _counted_in(whole),
         "rows": rows,
         "digits": labels.digits,
         "end": end,
@@ -99,7 +99,7 @@ def _marks(judgement: Judgement, rules: BoardRules, before: float | None) -> lis
 def _row_of(
     judgement: Judgement, rules: BoardRules, labels: Labels, rank: int, measured: Timeline | None
 ) -> dict[str, Any]:
-    schedule = judgement.schedule
+    order, whole = judgement.position.board.rows[rank], judgement.whole
     spans = {span.action: span for span in judgement.drawn.of_rank(rank)}
     points = judgement.staircase(rank)
     peak = max((count for _, count in points), default=0.0)
@@ -112,10 +112,14 @@ def _row_of(
             | {
                 "id": str(action),
                 "said": _described(judgement, action, place, rank),
-                "change": _change_of(schedule, action),
+                "change": _change_of(whole, action),
                 "is_critical": action in judgement.critical,
             }
-            for place, action in enumerate(schedule.rows[rank])
+            for place, action in enumerate(order)
+        ],
+        "ready": [
+            {"id": str(action), "kind": str(action.kind), "text": label_in(whole, action)}
+            for action in judgement.ready[rank]
         ],
         "measured": [data_of(span, labels) for span in work],
         "memory": points,
@@ -124,6 +128,12 @@ def _row_of(
         "ran": measured.engine if measured else "",
         "is_over": is_over(peak, limit),
     }
+
+
+def _labels_of(whole: Schedule) -> Labels:
+    """Those of all the work, which stay as they are while blocks are missing."""
+    first = {rank: min(whole.stages_of_rank(rank)) for rank in range(whole.num_ranks)}
+    return Labels(whole.num_stages > whole.num_ranks, len(str(whole.num_microbatches - 1)), first, wired=False)
 
 
 def _measured(judgement: Judgement, rules: BoardRules, run: Timeline | None) -> tuple[Timeline | None, str]:
@@ -148,16 +158,16 @@ def _measured(judgement: Judgement, rules: BoardRules, run: Timeline | None) -> 
     return measured, f"{words}: makespan {write_seconds(run.makespan)}, {busy}. Drawn with {scale}: {compared}."
 
 
-def _title_of(schedule: Schedule, limit: float | None) -> str:
+def _title_of(whole: Schedule, limit: float | None) -> str:
     """`8 micro-batches on 4 ranks, memory limit 4`; the unit of the limit is named if ranks have several stages."""
-    unit = f" {_counted_in(schedule)}" if schedule.stages_per_rank != 1 else ""
+    unit = f" {_counted_in(whole)}" if whole.stages_per_rank != 1 else ""
     under = "" if limit is None else f", memory limit {write_number(limit)}{unit}"
-    return f"{count_of(schedule.num_microbatches, 'micro-batch')} on {count_of(schedule.num_ranks, 'rank')}{under}"
+    return f"{count_of(whole.num_microbatches, 'micro-batch')} on {count_of(whole.num_ranks, 'rank')}{under}"
 
 
-def _counted_in(schedule: Schedule) -> str:
+def _counted_in(whole: Schedule) -> str:
     """The unit of memory: `micro-batches`, or `micro-batches of 2 stages` if a rank has two."""
-    stages = schedule.stages_per_rank
+    stages = whole.stages_per_rank
     return "micro-batches" if stages == 1 else f"micro-batches of {write_number(stages)} stages"
 
 
@@ -170,13 +180,13 @@ def _axis_of(judgement: Judgement) -> str:
 def _verdict_of(judgement: Judgement, limit: float | None) -> list[str]:
     """The problems as sentences, or one sentence that says there are none."""
     if judgement.problems:
-        return [sentence_of(problem.sentence, judgement.schedule) for problem in judgement.problems]
+        return [sentence_of(problem.sentence, judgement.whole) for problem in judgement.problems]
     under = (
-        ""
-        if limit is None
-        else f", and no rank holds more than {write_number(limit)} {_counted_in(judgement.schedule)}"
+        "" if limit is None else f", and no rank holds more than {write_number(limit)} {_counted_in(judgement.whole)}"
     )
-    return [f"Legal: every action can run in this order{under}."]
+    if judgement.position.is_complete:
+        return [f"Legal: every action can run in this order{under}."]
+    return [f"Legal so far{under}. Every rank shows what it can do next."]
 
 
 def _numbers_of(judgement: Judgement) -> list[str]:
@@ -185,6 +195,9 @@ def _numbers_of(judgement: Judgement) -> list[str]:
     if timeline is None:
         return []
     makespan, engine = write_number(timeline.makespan), f"engine: {timeline.engine}"
+    if not judgement.position.is_complete:
+        placed = f"{judgement.position.board.num_actions} of {judgement.whole.num_actions} actions placed"
+        return [placed, f"makespan so far {makespan}", engine]
     total = timeline.busy + timeline.idle
     idle, busy = write_number(max(timeline.idle, 0.0)), write_number(timeline.busy)
     return [
@@ -207,27 +220,29 @@ def _score_of(makespan: float | None, par: float | None) -> str:
 
 def _described(judgement: Judgement, action: Action, place: int, rank: int) -> str:
     """The text of a block for a screen reader: `B0, backward of micro-batch 0 on stage 1, place 3 of 8 on rank 1`."""
-    named = f"{label_in(judgement.schedule, action)}, {name_of(action.kind)} of micro-batch {action.microbatch}"
+    named = f"{label_in(judgement.whole, action)}, {name_of(action.kind)} of micro-batch {action.microbatch}"
     path = ", on the critical path" if action in judgement.critical else ""
-    length = len(judgement.schedule.rows[rank])
+    length = len(judgement.position.board.rows[rank])
     return f"{named} on stage {action.stage}, place {place + 1} of {length} on rank {rank}{path}"
 
 
-def _change_of(schedule: Schedule, action: Action) -> str:
+def _change_of(whole: Schedule, action: Action) -> str:
     """The label of the split button for a block: `Split B0`, `Merge I0 and W0`, or nothing."""
     if action.kind is Kind.B:
-        return f"Split {label_in(schedule, action)}"
+        return f"Split {label_in(whole, action)}"
     if action.kind is Kind.F:
         return ""
-    first, rest = (label_in(schedule, action._replace(kind=kind)) for kind in (Kind.I, Kind.W))
+    first, rest = (label_in(whole, action._replace(kind=kind)) for kind in (Kind.I, Kind.W))
     return f"Merge {first} and {rest}"
 
 
 def outcome_of(judgement: Judgement) -> str:
-    """`legal, makespan 14, bubble fraction 18.2 %`, or `illegal, 2 problems`."""
+    """`legal, makespan 14, bubble fraction 18.2 %`, `legal so far`, or `illegal, 2 problems`."""
     timeline = judgement.timeline
-    if judgement.problems or timeline is None:
+    if not judgement.is_legal:
         return f"illegal, {count_of(len(judgement.problems), 'problem')}"
+    if timeline is None or not judgement.position.is_complete:
+        return "legal so far"
     bubble = write_percent(timeline.bubble_fraction)
     return f"legal, makespan {write_number(timeline.makespan)}, bubble fraction {bubble}"
 
@@ -239,7 +254,8 @@ def summary_of(view: dict[str, Any]) -> str:
         numbers = ", ".join(view["numbers"])
         parts.append(f"{numbers[:1].upper()}{numbers[1:]}.")
     if view["par"]:
-        parts.append(f"{view['score'] or 'no score while illegal'}; {view['par']}.")
+        unscored = "not yet complete" if view["is_legal"] else "no score while illegal"
+        parts.append(f"{view['score'] or unscored}; {view['par']}.")
     held = [f"rank {rank} {row['held']}" for rank, row in enumerate(view["rows"])]
     parts.append(f"Memory, in {view['counted']}: {', '.join(held)}.")
     return " ".join([*parts, *([view["measured"]] if view["measured"] else [])])

@@ -5,7 +5,7 @@ learner may pass through an illegal order on the way to a better one. `pllab.sch
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from pllab.schedule import Action, Kind, Schedule, problems, split_backwards
 
@@ -19,8 +19,9 @@ def place_of(schedule: Schedule, action: Action) -> tuple[int, int]:
     for rank, row in enumerate(schedule.rows):
         if action in row:
             return rank, row.index(action)
-    first = next(schedule.actions())
-    raise ValueError(f"{action} is not in the schedule; name one of its actions, for example {first}")
+    first = next(schedule.actions(), None)
+    known = f"name one of its actions, for example {first}" if first else "it is empty, so place an action first"
+    raise ValueError(f"{action} is not in the schedule; {known}")
 
 
 def move(schedule: Schedule, action: Action, to: int) -> Schedule:
@@ -70,15 +71,53 @@ def _with_row(schedule: Schedule, rank: int, row: Iterable[Action]) -> Schedule:
     return replace(schedule, rows=(*schedule.rows[:rank], tuple(row), *schedule.rows[rank + 1 :]))
 
 
-def split_all(schedule: Schedule) -> Schedule:
-    """Split every B; the schedule keeps its name."""
-    return replace(schedule, rows=split_backwards(schedule).rows)
+@dataclass(frozen=True)
+class Position:
+    """What stands on the board, and per rank what is left to be placed: nothing, unless the board was emptied."""
+
+    board: Schedule
+    left: Schedule = field(default_factory=lambda: Schedule(()))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything stands on the board."""
+        return not any(self.left.rows)
+
+    def whole(self) -> Schedule:
+        """The board's rows, each with what is left behind it, in an order in which that can run."""
+        if self.is_complete:
+            return self.board
+        rows = zip(self.board.rows, self.left.rows, strict=True)
+        return replace(self.board, rows=tuple((*row, *sorted(left, key=_in_turn)) for row, left in rows))
+
+    def emptied(self) -> "Position":
+        """Nothing on the board, and everything left."""
+        return Position(replace(self.board, rows=((),) * self.board.num_ranks), self.whole())
+
+    def place(self, action: Action) -> "Position":
+        """Put an action that is left at the end of its rank's row.
+
+        Raises:
+            ValueError: the action is not left.
+        """
+        rank, _ = place_of(self.left, action)
+        left = (item for item in self.left.rows[rank] if item != action)
+        board = _with_row(self.board, rank, (*self.board.rows[rank], action))
+        return Position(board, _with_row(self.left, rank, left))
+
+    def split_all(self) -> "Position":
+        """Split every B; the schedule keeps its name."""
+        return Position(replace(self.board, rows=split_backwards(self.board).rows), split_backwards(self.left))
+
+    def merge_all(self) -> "Position":
+        """Merge every I with its W, unless only one of them stands on the board."""
+        return Position(_merged(self.board), _merged(self.left))
 
 
-def merge_all(schedule: Schedule) -> Schedule:
-    """Merge every I with its W."""
+def _merged(schedule: Schedule) -> Schedule:
+    present = frozenset(schedule.actions())
     for action in tuple(schedule.actions()):
-        if action.kind is Kind.I:
+        if action.kind is Kind.I and action._replace(kind=Kind.W) in present:
             schedule = merge(schedule, action)
     return schedule
 
@@ -97,3 +136,40 @@ def _in_turn(action: Action) -> tuple[int, int, int, bool]:
     """A key that sorts every action after those it needs: forwards up the stages, then backwards down them."""
     forward = action.kind is Kind.F
     return (0 if forward else 1, action.stage if forward else -action.stage, action.microbatch, action.kind is Kind.W)
+
+
+class History:
+    """The past positions, the present one, and those that were undone."""
+
+    def __init__(self, start: Position) -> None:
+        self._entries = [start]
+        self._at = 0
+
+    @property
+    def present(self) -> Position:
+        """The present position."""
+        return self._entries[self._at]
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is an earlier entry."""
+        return self._at > 0
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether an entry was undone."""
+        return self._at + 1 < len(self._entries)
+
+    def push(self, position: Position) -> None:
+        """Make a position the present one; one equal to the present one leaves no entry."""
+        if position != self.present:
+            self._entries[self._at + 1 :] = [position]
+            self._at += 1
+
+    def undo(self) -> None:
+        """One entry back, if there is one."""
+        self._at = max(0, self._at - 1)
+
+    def redo(self) -> None:
+        """One entry forward, if there is one."""
+        self._at = min(len(self._entries) - 1, self._at + 1)

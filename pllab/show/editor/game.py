@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from pllab.arguments import require, whole_number
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.editor.board import label_in, outcome_of, view_of
-from pllab.show.editor.edits import first_gap, merge, merge_all, move, place_of, split, split_all
+from pllab.show.editor.edits import History, Position, first_gap, merge, move, place_of, split
 from pllab.show.editor.judgement import BoardRules, judge
 from pllab.show.theme import ENGINE_LABELS, write_number, write_seconds
 from pllab.timeline import Timeline
@@ -68,44 +68,40 @@ class Game:
         self.rules = rules
         self.said = ""
         self.focus = str(schedule.rows[0][0])
-        self._start = schedule
-        self._past: list[Schedule] = []  # what undo goes back to, the latest last
-        self._undone: list[Schedule] = []
-        self.judgement = judge(schedule, rules)  # of the present order
+        self._start = Position(schedule)
+        self._history = History(self._start)
+        self.judgement = judge(self._start, rules)  # of the present position
         self._before: float | None = None  # the last other makespan
         self._ran: tuple[Schedule, Timeline] | None = None
 
     @property
     def schedule(self) -> Schedule:
-        """The present order; its name says that it is edited."""
-        present = self._present
-        return present if self._is_start else replace(present, name=f"{present.name}, edited")
-
-    @property
-    def _present(self) -> Schedule:
-        return self.judgement.schedule
+        """What stands on the board; its name says that it is edited."""
+        board = self._history.present.board
+        return board if self._is_start else replace(board, name=f"{board.name}, edited")
 
     @property
     def _is_start(self) -> bool:
-        return self._present == self._start
+        return self._history.present == self._start
 
     def view(self) -> dict[str, Any]:
         """Everything there is to draw, as plain data."""
-        ran = self._ran[1] if self._ran and self._ran[0] == self._present else None
+        ran = self._ran[1] if self._ran and self._ran[0] == self._history.present.board else None
         view = view_of(self.judgement, self.rules, self.schedule.name, self._before, ran)
         built = None if self._is_start else self.judgement.family
         return view | {"built": f"You built {built}." if built else "", "said": self.said, "focus": self.focus}
 
     def can(self) -> dict[str, bool]:
         """Which of the moves would do something."""
-        kinds = {action.kind for action in self._present.actions()}
+        kinds = {action.kind for action in self.judgement.whole.actions()}
         return {
-            "undo": bool(self._past),
-            "redo": bool(self._undone),
+            "undo": self._history.can_undo,
+            "redo": self._history.can_redo,
             "reset": not self._is_start,
+            "clear": any(self._history.present.board.rows),
             "split_all": Kind.B in kinds,
             "merge_all": Kind.I in kinds,
-            "run": self.judgement.is_legal,
+            "run": self.judgement.is_legal and self._history.present.is_complete,
         }
 
     def do(self, verb: str, asked: BoardMove) -> None:
@@ -123,77 +119,84 @@ class Game:
         self._ran = (schedule, timeline)
         took = (write_number if self.rules.in_units else write_seconds)(timeline.makespan)
         self.said = f"This order ran: makespan {took}, engine {ENGINE_LABELS[timeline.engine]}."
-        if schedule != self._present:
+        if schedule != self._history.present.board:
             self.said += " It has been changed since, so these times are not drawn."
 
     def _move(self, asked: BoardMove) -> None:
-        action, before = asked.of(), self._present
-        rank, place = place_of(before, action)
-        after = move(before, action, asked.target(place))
+        action, board = asked.of(), self._history.present.board
+        rank, place = place_of(board, action)
+        after = move(board, action, asked.target(place))
         row = after.rows[rank]
         behind = row[row.index(action) + 1 : row.index(action) + 2]
         where = f"moved before {self._label(behind[0])} on" if behind else "moved to the end of"
-        words = f"{self._label(action)} {'stays where it is on' if after == before else where} rank {rank}"
-        self._go(after, words, action)
+        words = f"{self._label(action)} {'stays where it is on' if after == board else where} rank {rank}"
+        self._go(replace(self._history.present, board=after), words, action)
+
+    def _place(self, asked: BoardMove) -> None:
+        action, ready = asked.of(), [one for row in self.judgement.ready for one in row]
+        if action not in ready:
+            known = f"the next moves are {', '.join(map(str, ready))}" if ready else "everything stands on the board"
+            raise ValueError(f"{action} cannot be placed now; {known}")
+        position = self._history.present.place(action)
+        rank, _ = place_of(position.board, action)
+        self._go(position, f"{self._label(action)} placed on rank {rank}", action)
 
     def _split(self, asked: BoardMove) -> None:
-        action = asked.of()
+        action, present = asked.of(), self._history.present
         first, rest = action._replace(kind=Kind.I), action._replace(kind=Kind.W)
         words = f"{self._label(action)} split into {self._label(first)} and {self._label(rest)}"
-        self._go(split(self._present, action), words, first)
+        self._go(replace(present, board=split(present.board, action)), words, first)
 
     def _merge(self, asked: BoardMove) -> None:
-        action = asked.of()
+        action, present = asked.of(), self._history.present
         first, rest, whole = (action._replace(kind=kind) for kind in (Kind.I, Kind.W, Kind.B))
         words = f"{self._label(first)} and {self._label(rest)} merged into {self._label(whole)}"
-        self._go(merge(self._present, action), words, whole)
+        self._go(replace(present, board=merge(present.board, action)), words, whole)
 
     def _split_all(self, _: BoardMove) -> None:
-        self._go(split_all(self._present), "every B is split into I and W")
+        self._go(self._history.present.split_all(), "every B is split into I and W")
 
     def _merge_all(self, _: BoardMove) -> None:
-        self._go(merge_all(self._present), "every I is merged with its W")
+        self._go(self._history.present.merge_all(), "every I is merged with its W")
+
+    def _clear(self, _: BoardMove) -> None:
+        self._go(self._history.present.emptied(), "the board is empty: place one of the next moves of a rank")
 
     def _reset(self, _: BoardMove) -> None:
         self._go(self._start, "back to the first order")
 
     def _undo(self, _: BoardMove) -> None:
-        self._step_back(self._past, self._undone, "undone" if self._past else "nothing to undo")
+        words = "undone" if self._history.can_undo else "nothing to undo"
+        self._step(self._history.undo, words)
 
     def _redo(self, _: BoardMove) -> None:
-        self._step_back(self._undone, self._past, "redone" if self._undone else "nothing to redo")
+        words = "redone" if self._history.can_redo else "nothing to redo"
+        self._step(self._history.redo, words)
 
     _MOVES: ClassVar[dict[str, Callable[["Game", BoardMove], None]]] = {
         "move": _move,
+        "place": _place,
         "split": _split,
         "merge": _merge,
         "split_all": _split_all,
         "merge_all": _merge_all,
+        "clear": _clear,
         "undo": _undo,
         "redo": _redo,
         "reset": _reset,
     }
 
-    def _go(self, after: Schedule, words: str, focus: Action | None = None) -> None:
-        if after != self._present:
-            self._past.append(self._present)
-            self._undone.clear()
-        self.focus = str(focus) if focus else self.focus
-        self._show(after, words)
+    def _go(self, position: Position, words: str, focus: Action | None = None) -> None:
+        self._step(lambda: self._history.push(position), words, focus)
 
-    def _step_back(self, source: list[Schedule], target: list[Schedule], words: str) -> None:
-        after = source.pop() if source else self._present
-        if after != self._present:
-            target.append(self._present)
-        self._show(after, words)
-
-    def _show(self, after: Schedule, words: str) -> None:
-        """Judge an order and say what it led to."""
-        makespan = self.judgement.makespan
-        if after != self._present:
+    def _step(self, change: Callable[[], None], words: str, focus: Action | None = None) -> None:
+        before, makespan = self._history.present, self.judgement.makespan
+        change()
+        if self._history.present != before:
             self._before = self._before if makespan is None else makespan
-            self.judgement = judge(after, self.rules)
+            self.judgement = judge(self._history.present, self.rules)
         self.said = f"{words[:1].upper()}{words[1:]}: {outcome_of(self.judgement)}."
+        self.focus = str(focus) if focus else self.focus
 
     def _label(self, action: Action) -> str:
-        return label_in(self._present, action)
+        return label_in(self.judgement.whole, action)

@@ -1,4 +1,4 @@
-"""The judgement of an order: its problems, the edges that run backwards, and its times.
+"""The judgement of a position: its problems, the edges that run backwards, its times, and what may be placed next.
 
 The editor judges after each move, so everything that follows from the order is here in one record.
 """
@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from pllab.schedule import Action, Problem, Schedule, ScheduleError, family_of, needs, problems
+from pllab.memory import Held, is_over
+from pllab.schedule import Action, Kind, Problem, Schedule, ScheduleError, family_of, needs, problems
+from pllab.show.editor.edits import Position
 from pllab.simulate import Costs, critical_steps, simulate
-from pllab.timeline import ActionLike, Span, Timeline
+from pllab.timeline import Span, Timeline
 
 
 @dataclass(frozen=True)
@@ -24,52 +26,63 @@ class BoardRules:
 
 @dataclass(frozen=True)
 class Judgement:
-    """An order with its problems and times; `timeline` is None if it cannot run.
+    """A position with its problems and times; `timeline` is None if the order cannot run.
 
-    `edges` are pairs (needed, waiting): the second comes too early for the first. `drawn` gives each action a place.
-    The actions in `critical` decide how long the step takes.
+    `whole` has the rest behind what stands on the board. `edges` are pairs (needed, waiting): the second comes too
+    early for the first. `drawn` gives each action on the board a place. `ready` has, per rank, what may be placed next,
+    and `critical` what decides how long the step takes.
     """
 
-    schedule: Schedule
+    position: Position
+    whole: Schedule
     problems: tuple[Problem, ...]
     edges: tuple[tuple[Action, Action], ...]
     timeline: Timeline | None
     drawn: Timeline
-    critical: frozenset[ActionLike]
+    critical: frozenset[Action]
+    ready: tuple[tuple[Action, ...], ...]
 
     @property
     def is_legal(self) -> bool:
-        """Whether the order can run and stays under the limit."""
+        """Whether what stands on the board can run and stays under the limit."""
         return not self.problems
 
     @property
     def makespan(self) -> float | None:
-        """How long the step takes; None if it cannot run."""
-        return self.timeline.makespan if self.timeline else None
+        """How long the whole step takes; None if it cannot run, or is not all on the board."""
+        return self.timeline.makespan if self.timeline and self.position.is_complete else None
 
     @property
     def family(self) -> str | None:
-        """The published family that has this order, if one has."""
-        return family_of(self.schedule) if self.is_legal else None
+        """The published family that stands on the board, if it is one."""
+        return family_of(self.whole) if self.is_legal and self.position.is_complete else None
 
     def staircase(self, rank: int) -> list[tuple[float, float]]:
         """Points (time, micro-batches held) of one rank.
 
         A micro-batch on all stages of a rank counts 1; with v stages per rank, one on a single stage counts 1/v.
         """
-        return [(time, count / self.schedule.stages_per_rank) for time, count in self.drawn.held_over_time(rank)]
+        return [(time, count / self.whole.stages_per_rank) for time, count in self.drawn.held_over_time(rank)]
 
 
-def judge(schedule: Schedule, rules: BoardRules) -> Judgement:
+def judge(position: Position, rules: BoardRules) -> Judgement:
     """Check, and simulate if the order can run; otherwise the actions of each row are drawn one after the other."""
-    wrong = tuple(problems(schedule, rules.memory_limit))
+    whole, placed = position.whole(), frozenset(position.board.actions())
+    wrong = tuple(one for one in problems(whole, rules.memory_limit) if placed.issuperset(one.actions))
     try:
-        timeline = simulate(schedule, rules.costs)
+        timeline = _only(simulate(whole, rules.costs), placed)
     except ScheduleError:
         timeline = None
-    edges = tuple(dict.fromkeys(_edges(schedule, wrong)))
-    path = frozenset(step.span.action for step in critical_steps(schedule, timeline)) if timeline else frozenset()
-    return Judgement(schedule, wrong, edges, timeline, timeline or _in_row_order(schedule, rules.costs), path)
+    edges = tuple(dict.fromkeys(_edges(whole, wrong)))
+    drawn = timeline or _only(_in_row_order(whole, rules.costs), placed)
+    path = {step.span.action for step in critical_steps(whole, timeline)} if timeline else set()
+    ready = tuple(tuple(_ready(position, whole, rank, rules)) for rank in range(whole.num_ranks))
+    return Judgement(position, whole, wrong, edges, timeline, drawn, placed & path, ready)
+
+
+def _only(timeline: Timeline, placed: frozenset[Action]) -> Timeline:
+    """What stands on the board: its times do not depend on what is left, which comes behind it in each row."""
+    return Timeline.of([one for one in timeline.spans if one.action in placed], timeline.engine, timeline.num_ranks)
 
 
 def _in_row_order(schedule: Schedule, costs: Costs) -> Timeline:
@@ -93,3 +106,18 @@ def _edges(schedule: Schedule, wrong: tuple[Problem, ...]) -> Iterator[tuple[Act
                     yield need, action
     for problem in wrong:  # a deadlock names each waiting action and then what it waits for
         yield from zip(problem.actions[1::2], problem.actions[::2], strict=False)
+
+
+def _ready(position: Position, whole: Schedule, rank: int, rules: BoardRules) -> Iterator[Action]:
+    """What a rank may do next: of each stage and kind the first action whose needs stand on the board, if it fits."""
+    if position.is_complete:
+        return
+    placed, present = frozenset(position.board.actions()), frozenset(whole.actions())
+    held = [0.0, *Held().after_each(position.board.rows[rank])][-1]
+    is_full = is_over((held + 1) / whole.stages_per_rank, rules.memory_limit)
+    seen = set()
+    for action in sorted(position.left.rows[rank]):
+        can_run = placed.issuperset(needs(action, whole.num_stages, present))
+        if can_run and action[:2] not in seen and not (is_full and action.kind is Kind.F):
+            seen.add(action[:2])
+            yield action

@@ -6,7 +6,7 @@ const LATE_MS = 800;
 const LEAST = 10; // pixels of a block: a digit below its letter
 const AROUND = 360; // pixels above and below the ranks on a projector
 const ASKED = { // what a button asks Python for, and its text
-  undo: "Undo", redo: "Redo", reset: "Reset", split_all: "Split every B", merge_all: "Merge all", run: "Run it",
+  undo: "Undo", redo: "Redo", reset: "Reset", clear: "Empty the board", split_all: "Split every B", merge_all: "Merge all", run: "Run it",
 };
 const SWATCHES = { later: "later stage of its rank", critical: "critical path", idle: "idle", held: "micro-batches held", limit: "memory limit" };
 const KEYS = { // on a block
@@ -70,11 +70,11 @@ class EditorView extends View {
     this.legend = element("p", { class: "pl-legend" }, ...[..."FBIW"].map(keyOf), ...Object.entries(SWATCHES).map(swatchOf));
   }
   lay() {
-    const { undo, redo, reset, split_all, merge_all, run } = this.buttons;
+    const { undo, redo, reset, clear, split_all, merge_all, run } = this.buttons;
     this.pictures = [this.board, this.help, this.legend];
     this.root.append(
       element("div", { class: "pl-top" }, element("p", { class: "pl-title" }, this.title, " ", this.summary, " ", this.built), this.bar), this.verdict, this.board, this.table, this.axis, this.legend, this.live,
-      element("div", { class: "pl-bars" }, toolsOf("History", undo, redo, reset), toolsOf("Backward", this.splitOne, split_all, merge_all),
+      element("div", { class: "pl-bars" }, toolsOf("History", undo, redo, reset, clear), toolsOf("Backward", this.splitOne, split_all, merge_all),
         toolsOf("Try it", run), toolsOf("View", ...this.viewButtons)),
       this.trouble, this.busy, this.measured, this.help,
     );
@@ -91,19 +91,19 @@ class EditorView extends View {
     const view = this.get("view");
     clearTimeout(this.waiting);
     this.places = new Map(view.rows.flatMap(({ blocks }, rank) => blocks.map((block, place) => [block.id, { rank, place, block }])));
-    const hadFocus = this.grid.contains(document.activeElement);
+    const had = this.grid.contains(document.activeElement) ? document.activeElement : null;
     this.tell(view);
     this.fillTable();
     if (!this.get("table") && this.board.clientWidth) this.draw(view);
     this.choose(this.nearest(view.focus));
-    if (hadFocus) this.nodes.get(this.current)?.focus(); // a block that moved lost it
+    this.keepFocus(had);
   }
   tell(view) {
     const { can } = view;
     this.title.textContent = view.title;
     this.summary.textContent = view.summary;
     this.built.textContent = view.built;
-    this.score.textContent = view.score || (view.par && "no score while illegal");
+    this.score.textContent = view.score || (view.par && (view.is_legal ? "not yet complete" : "no score while illegal"));
     this.score.hidden = !this.score.textContent;
     const numbers = view.has_times ? view.numbers : ["no makespan and no bubble, because it cannot run"];
     this.bar.replaceChildren(this.score, ...[view.par, ...numbers].filter(Boolean).map((text) => element("span", {}, text)));
@@ -161,7 +161,8 @@ class EditorView extends View {
     const scale = Math.max(room / view.end, Math.min((LEAST * large) / shortest, 8000 / view.end));
     const [block, measured, memory, pad] = sizes.map((size) => size * large);
     const ran = hasRun ? measured : 0;
-    const until = Math.max(...view.rows.flatMap(({ blocks }) => blocks.map(({ end }) => end))); // of idle time
+    const isFull = view.rows.every(({ ready }) => !ready.length);
+    const until = isFull ? Math.max(...view.rows.flatMap(({ blocks }) => blocks.map(({ end }) => end))) : view.end; // of idle time
     return { left, right, scale, until, large, pad, block, ran, memory, font: 13 * (large > 1 ? 1.31 : 1) };
   }
   fillRow(row, line, view) {
@@ -175,6 +176,8 @@ class EditorView extends View {
       const node = this.placeBlock(one, view);
       if (track.children[place] !== node) track.insertBefore(node, track.children[place]); // read in this order
     });
+    track.querySelector(".pl-next")?.remove();
+    if (row.ready.length) track.append(this.nextOf(row));
     Object.assign(track.style, { height: `${block}px`, width: `${until * scale}px` });
     Object.assign(ran.style, { height: `${high}px`, width: `${view.end * scale}px` });
     ran.hidden = !high;
@@ -191,6 +194,13 @@ class EditorView extends View {
     node.setAttribute("aria-invalid", String(isWrong));
     node.setAttribute("aria-label", block.said);
     return node;
+  }
+  /** What a rank may do next on a board that is not full: buttons behind its last block. */
+  nextOf({ blocks, ready }) {
+    const left = (blocks.at(-1)?.end ?? 0) * this.sizes.scale + 4;
+    const place = ({ id, kind, text }) =>
+      element("button", { type: "button", class: "pl-work", "data-kind": kind, style: paintOf(kind), "data-next": id, click: this.safely(() => this.send("place", { id })) }, text);
+    return element("div", { class: "pl-next", role: "gridcell", style: `left: ${left}px` }, ...ready.map(place));
   }
   /** Put a box at its time, with as much of its label as it has room for. */
   fit(node, span, height) {
@@ -234,6 +244,11 @@ class EditorView extends View {
   nearest(focus) {
     const same = [this.current, this.current.replace("B", "I"), this.current.replace(/[IW]/, "B")];
     return [...same, focus, ...this.places.keys()].find((id) => this.places.has(id)) ?? "";
+  }
+  /** A block that moved lost the focus that it had; a next move that was made hands it on. */
+  keepFocus(had) {
+    if (had?.dataset.next) this.grid.querySelector("[data-next]")?.focus();
+    else if (had) this.nodes.get(this.current)?.focus();
   }
   /** Make a block the one that Tab reaches and that the split button is about. */
   choose(id) {

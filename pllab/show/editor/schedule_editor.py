@@ -27,7 +27,7 @@ class ScheduleEditor(Widget):
     """Move, split and merge the actions of a schedule; problems, times, memory and score follow each move.
 
     Keys on a block: arrows choose another; Alt with left or right moves it one place; S splits a B or merges I and W;
-    Ctrl+Z and Ctrl+Y undo and redo.
+    Ctrl+Z and Ctrl+Y undo and redo. On an emptied board, every rank shows what it can do next.
 
     Example: `ScheduleEditor(one_f_one_b(4, 6), memory_limit=4, run=run_emulated)` at the end of a cell, with
     `run_emulated` of `pllab.pipeline`; `.schedule` is the schedule as the learner has changed it.
@@ -78,7 +78,7 @@ class ScheduleEditor(Widget):
 
     @property
     def schedule(self) -> Schedule:
-        """The present order; its name says that it is edited."""
+        """What stands on the board; its name says that it is edited."""
         return self._game.schedule
 
     def static(self) -> Figure:
@@ -88,8 +88,8 @@ class ScheduleEditor(Widget):
     def do(self, verb: str, action: str = "", *, to: int | None = None, by: int | None = None) -> None:
         """Make a move from a cell: `editor.do("move", "0B0", to=2)`, `editor.do("split", "0B0")`, `editor.do("undo")`.
 
-        move (to a place, or by a number of places), split and merge are about an action; split_all, merge_all, undo,
-        redo and reset are not.
+        move (to a place, or by a number of places), place (the next move of a rank), split and merge are about an
+        action; split_all, merge_all, clear, undo, redo and reset are not.
 
         Raises:
             ValueError: there is no such verb, or it cannot be done; the schedule is as it was.
@@ -103,7 +103,7 @@ class ScheduleEditor(Widget):
         """Run the present order with the editor's `run`, and draw the measured spans under the prediction.
 
         Raises:
-            ValueError: there is no `run`, the order is illegal, or something else was measured.
+            ValueError: there is no `run`, the order is illegal or not complete, or something else was measured.
             TimeoutError: it takes longer than `timeout_s`.
         """
         return self._run_order(*self._order_to_run())
@@ -115,6 +115,7 @@ class ScheduleEditor(Widget):
                 raise ValueError("this editor has nothing to run with; make it with run=, a function of a Schedule")
             if problems := self._game.judgement.problems:
                 raise ValueError(f"an illegal schedule is not run: {problems[0].sentence}")
+            require(self._game.can()["run"], "a part of a schedule is not run; place every action first")
             return self._run, self.schedule
 
     def _run_order(self, run: Run, schedule: Schedule) -> Timeline:
@@ -161,7 +162,7 @@ class ScheduleEditor(Widget):
 
     def _sentence(self, error: Exception) -> str:
         is_ours = isinstance(error, ValueError | TimeoutError | ImportError)
-        return sentence_of(str(error) if is_ours else f"{type(error).__name__}: {error}", self._game.judgement.schedule)
+        return sentence_of(str(error) if is_ours else f"{type(error).__name__}: {error}", self._game.judgement.whole)
 
     def _show(self) -> None:
         """Send the present state of the game."""
