@@ -52,7 +52,7 @@ def _weights_at_the_end(work: SearchProblem, stage: int) -> float:
     if not work.weight[stage]:
         return inf
     below = range(stage)
-    seconds = sum(work.forward[s] + work.backward[s] + work.up[s] + work.down[s] for s in below)
+    seconds = sum(work.forward[s] + work.backward[s] + 2 * work.message for s in below)
     return int(1 + seconds / work.weight[stage] + 1e-9)
 
 
@@ -81,13 +81,13 @@ def _deliver(
 ) -> tuple[float, int] | None:
     """Hand a result to the stage that needs it; return when that stage should choose again."""
     if kind == "F" and stage + 1 < work.num_stages:
-        arrival, receiver = end + work.up[stage], stage + 1
+        arrival, receiver = end + work.message, stage + 1
         ranks[receiver].inputs.append(arrival)
     elif kind == "F":
         arrival, receiver = end, stage
         ranks[receiver].gradients.append(arrival)
     elif kind == "I" and stage > 0:
-        arrival, receiver = end + work.down[stage - 1], stage - 1
+        arrival, receiver = end + work.message, stage - 1
         ranks[receiver].gradients.append(arrival)
     else:
         return None

@@ -1,11 +1,11 @@
-"""What work and messages cost: the only numbers a simulation takes."""
+"""What work and messages cost: the only numbers that a walk, a search and a simulation take."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 
-from pllab.schedule import Kind
+from pllab.schedule.model import Kind
 
 PerStage = float | Iterable[float]
 """One number for all stages, or one per stage."""
@@ -19,8 +19,8 @@ class Costs:
     Example, two stages of which the second is slower, and messages of half a second:
 
         >>> costs = Costs(forward=(1.0, 2.0), p2p=0.5)
-        >>> costs.duration(1, Kind.F), costs.duration(1, Kind.B), costs.message(0, 1)
-        (2.0, 2.0, 0.5)
+        >>> costs.duration(1, Kind.F), costs.duration(1, Kind.B)
+        (2.0, 2.0)
 
     Assumptions: an action always takes the same time, whatever else runs; a rank does one action at a time and
     starts it without delay; a message leaves when its action ends, takes `p2p` seconds, occupies neither device and
@@ -100,10 +100,6 @@ class Costs:
         """
         pair = self.duration(forward, Kind.F), self.duration(backward, Kind.B)
         return 1 - self.overlap * min(pair) / sum(pair) if any(pair) else 1.0
-
-    def message(self, sender: int, receiver: int) -> float:  # noqa: ARG002 - costs of another kind may tell them apart
-        """How long a result travels from one stage to its neighbour on another rank, in seconds."""
-        return self.p2p
 
 
 def _plain(value: object) -> object:
