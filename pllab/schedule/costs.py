@@ -3,8 +3,10 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
+from numbers import Integral
+from typing import Any
 
+from pllab.arguments import is_number
 from pllab.schedule.model import Kind
 
 PerStage = float | Iterable[float]
@@ -50,14 +52,9 @@ class Costs:
     overlap: float = 0.0
 
     def __post_init__(self) -> None:
-        lengths: dict[str, int] = {}
         for field in fields(self):
-            value = _plain(getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
-            if isinstance(value, tuple):
-                lengths[field.name] = len(value)
-            if value is not None or field.name != "backward":
-                _check(field.name, value)
+            object.__setattr__(self, field.name, _cost(field.name, getattr(self, field.name)))
+        lengths = {name: len(value) for name, value in vars(self).items() if isinstance(value, tuple)}
         if self.overlap > 1:
             raise ValueError(f"overlap is {self.overlap}; it is the part of an action that is hidden, from 0 to 1")
         if len(set(lengths.values())) > 1:
@@ -102,33 +99,27 @@ class Costs:
         return 1 - self.overlap * min(pair) / sum(pair) if any(pair) else 1.0
 
 
-def _plain(value: object) -> object:
-    """A cost with Python's numbers, which are written and compared the same everywhere; anything else as it is.
+def _cost(name: str, value: Any) -> PerStage | None:
+    """A cost with Python's numbers, which are written and compared the same everywhere.
 
     An array without dimensions claims to be iterable, but is not.
     """
-    if isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) != 0:
-        return tuple(map(_number, value))
-    return _number(value)
+    if name == "backward" and value is None:
+        return None
+    is_series = isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) != 0
+    if name not in _PER_STAGE or not is_series:
+        return _number(name, value)
+    if not (costs := tuple(_number(f"{name} of stage {stage}", one) for stage, one in enumerate(value))):
+        raise ValueError(f"{name} has no values; give one per stage, or one number for all")
+    return costs
 
 
-def _number(value: object) -> object:
-    if not isinstance(value, Real) or isinstance(value, int):
-        return value
-    return int(value) if isinstance(value, Integral) else float(value)
-
-
-def _check(name: str, value: object) -> None:
-    """Refuse a value that is not a cost."""
-    if isinstance(value, tuple) and name in _PER_STAGE:
-        if not value:
-            raise ValueError(f"{name} has no values; give one per stage, or one number for all")
-        for stage, one in enumerate(value):
-            _check(f"{name} of stage {stage}", one)
-    elif isinstance(value, bool) or not isinstance(value, int | float):
+def _number(name: str, value: Any) -> float:
+    if not is_number(value):
         raise ValueError(f"{name} is {value!r}; give a number, an int or a float")
-    elif not 0 <= value < math.inf:
+    if not 0 <= value < math.inf:
         raise ValueError(f"{name} is {value}; give a finite number of at least 0")
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _of_stage(cost: PerStage, stage: int) -> float:
