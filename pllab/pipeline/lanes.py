@@ -74,7 +74,7 @@ class Lanes:
         timeout_s: float,
         *,
         ambient: Ambient | None = None,
-        wire: Callable[[Packets, HostStream, torch.device], Transport] = Wire,
+        wire: Callable[[Packets, HostStream], Transport] = Wire,
     ) -> dict[Name, Packet]:
         """Give each worker its row, and wait for all of them to end.
 
@@ -97,9 +97,9 @@ class Lanes:
         """
         packets, ambient = Packets(entering), ambient or Ambient.of_this_thread()
         tasks = []
-        for rank, (stream, device) in enumerate(zip(self._streams, self.devices, strict=True)):
+        for rank, stream in enumerate(self._streams):
             timing = record.timing(rank, stream, record_function)
-            row = partial(interpret, schedule.rows[rank], works, wire(packets, stream, device), timing)
+            row = partial(interpret, schedule.rows[rank], works, wire(packets, stream), timing)
             tasks.append(Task(partial(_walk, row, ambient, stream, packets)))
         with self._in_use() as workers:
             try:

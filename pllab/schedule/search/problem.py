@@ -4,7 +4,6 @@ One stage per rank, every backward split. A search needs the same few costs agai
 Rows are letters, `FFIWIW`: the micro-batches of each kind go in order, so no numbers are needed.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -90,12 +89,8 @@ class SearchProblem:
         return Schedule(tuple(self._numbered(stage, row) for stage, row in enumerate(rows)), name)
 
     def _numbered(self, stage: int, row: str) -> tuple[Action, ...]:
-        counts: Counter[str] = Counter()
-        actions, by_letter = [], self._actions[stage]
-        for letter in row:
-            actions.append(by_letter[letter][counts[letter]])
-            counts[letter] += 1
-        return tuple(actions)
+        following = {letter: iter(actions) for letter, actions in self._actions[stage].items()}
+        return tuple(next(following[letter]) for letter in row)
 
     @cached_property
     def _actions(self) -> list[dict[str, list[Action]]]:
