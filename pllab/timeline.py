@@ -105,7 +105,7 @@ class Timeline:
     @cached_property
     def busy_of_ranks(self) -> tuple[float, ...]:
         """Per rank, the seconds in which it was computing."""
-        works = (self._work_of(rank) for rank in range(self.num_ranks))
+        works = (self.work_of(rank) for rank in range(self.num_ranks))
         return tuple(sum(max(0.0, span.end - max(span.start, free)) for free, span in work) for work in works)
 
     def idle_times(self, rank: int) -> Iterator[tuple[float, float, Span | None]]:
@@ -115,15 +115,15 @@ class Timeline:
         `(3, 4, None)`.
         """
         reached = self.start
-        for free, span in self._work_of(rank):
+        for free, span in self.work_of(rank):
             if span.start > free:
                 yield free, span.start, span
             reached = max(free, span.end)
         if self.end > reached:
             yield reached, self.end, None
 
-    def _work_of(self, rank: int) -> Iterator[tuple[float, Span]]:
-        """The spans that keep a rank busy, each with the time from which the rank was free for it."""
+    def work_of(self, rank: int) -> Iterator[tuple[float, Span]]:
+        """The spans that keep a rank busy, in order, each with the time from which the rank was free for it."""
         free = self.start
         for span in self.of_rank(rank):
             if span.action.kind not in _NOT_BUSY:

@@ -28,10 +28,9 @@ import torch
 from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import RankError, is_echo, listed
 from pllab.comm.group import plan_backend, setup, teardown
-from pllab.comm.processes import answer_with_stack, end_children, how_it_ended, is_starved, stack_of, start_child
+from pllab.comm.processes import answer_with_stack, end_children, how_it_ended, stack_of, start_child
 
 _GRACE_S = 2.0  # how long an echo of a failure waits for its cause
-_BUSY = "; they could have worked, and other programs had the machine"
 _LEAVE_S = 10.0  # how long a rank may take to leave once its outcome is known
 _WAY_OUT = "put it in a module (a .py file) and import it, or run the cell on Ranks with %%px"
 
@@ -171,13 +170,12 @@ def _raise_first_cause(ranks: list[_Rank]) -> None:
 
 def _too_late(late: list[_Rank], num_ranks: int, timeout_s: float) -> RankError:
     """Say which ranks had not finished at the deadline, and where they were."""
-    starved = any(is_starved(rank.process.pid, timeout_s) for rank in late)
     stacks = "".join(f"\n\nrank {rank.number} was here:\n{rank.where()}" for rank in late)
     numbers = [rank.number for rank in late]
     return RankError(
         numbers[0],
-        f"{listed(numbers)} of {num_ranks} had not finished after {timeout_s:g} s (timeout_s) and had to be "
-        f"ended{_BUSY if starved else ''}{stacks}",
+        f"{listed(numbers)} of {num_ranks} had not finished after {timeout_s:g} s (timeout_s) and had to be ended"
+        f"{stacks}",
     )
 
 

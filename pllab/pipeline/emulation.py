@@ -122,4 +122,4 @@ class SlowWire(Wire):
 def _message_s(schedule: Schedule, costs: Costs, unit_s: float, sender: int, stage: int) -> float:
     """How many seconds a packet travels from one stage to another: no time within a rank, nor out of the pipeline."""
     homes = schedule.rank_of_stage
-    return 0.0 if homes.get(stage, homes[sender]) == homes[sender] else unit_s * costs.message(sender, stage)
+    return 0.0 if homes.get(stage, homes[sender]) == homes[sender] else unit_s * costs.p2p

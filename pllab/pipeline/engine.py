@@ -126,18 +126,17 @@ class Packets:
 class Wire:
     """How one lane takes and gives: by reference or, where a GPU is at one end, as copies."""
 
-    def __init__(self, packets: Packets, stream: HostStream, device: torch.device) -> None:
+    def __init__(self, packets: Packets, stream: HostStream) -> None:
         self._packets = packets
         self._stream = stream
-        self._device = device
         self._gpu = stream if isinstance(stream, GpuStream) else None
 
     def take(self, action: Action) -> Packet:
         """Wait for the packet and bring it to this lane's device."""
         packet = self._packets.take(taken_by(action))
-        if packet.ready is None and self._device.type == "cpu":
+        if packet.ready is None and self._gpu is None:
             return packet
-        return Packet(self._stream.fetch(packet.tensors, packet.ready, self._device), packet.needs_grad)
+        return Packet(self._stream.fetch(packet.tensors, packet.ready), packet.needs_grad)
 
     def give(self, action: Action, packet: Packet) -> None:
         """Hand over the packet that this action made."""

@@ -5,14 +5,14 @@ because neighbours share caches and memory.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from pllab.arguments import deadline, whole_number
 from pllab.pipeline.engine import ActionTimes, Name, as_packet
-from pllab.pipeline.lanes import Lanes
+from pllab.pipeline.lanes import Lanes, RunsOnLanes
 from pllab.pipeline.randomness import draw_seed
 from pllab.pipeline.split import (
     Batch,
@@ -41,7 +41,7 @@ class Step(NamedTuple):
     timeline: Timeline
 
 
-class LaneExecutor:
+class LaneExecutor(RunsOnLanes):
     """Run any checked schedule in this process, on one worker thread per rank of the schedule.
 
     Example, four stages on two lanes:
@@ -113,16 +113,6 @@ class LaneExecutor:
         rows = num_rows(as_tuple(batch, "batch"))
         with torch.no_grad():
             return self._run(self.schedule.only("F", min(rows, self.schedule.num_microbatches)), batch, targets)
-
-    def close(self) -> None:
-        """End the workers; the next step starts new ones."""
-        self._lanes.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _run(self, schedule: Schedule, batch: Batch, targets: Batch) -> Step:
         micro_batches, score = self._cut(schedule.num_microbatches, batch, targets)

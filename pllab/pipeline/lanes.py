@@ -74,7 +74,7 @@ class Lanes:
         timeout_s: float,
         *,
         ambient: Ambient | None = None,
-        wire: Callable[[Packets, HostStream, torch.device], Transport] = Wire,
+        wire: Callable[[Packets, HostStream], Transport] = Wire,
     ) -> dict[Name, Packet]:
         """Give each worker its row, and wait for all of them to end.
 
@@ -97,9 +97,9 @@ class Lanes:
         """
         packets, ambient = Packets(entering), ambient or Ambient.of_this_thread()
         tasks = []
-        for rank, (stream, device) in enumerate(zip(self._streams, self.devices, strict=True)):
+        for rank, stream in enumerate(self._streams):
             timing = record.timing(rank, stream, record_function)
-            row = partial(interpret, schedule.rows[rank], works, wire(packets, stream, device), timing)
+            row = partial(interpret, schedule.rows[rank], works, wire(packets, stream), timing)
             tasks.append(Task(partial(_walk, row, ambient, stream, packets)))
         with self._in_use() as workers:
             try:
@@ -119,8 +119,9 @@ class Lanes:
         if workers is not None and self._process == os.getpid():
             self._close_at_end.detach()
             workers.close(patience_s)
-            if any(thread.is_alive() for thread in workers.threads):
-                atexit.register(workers.close)  # a thread that is still in torch when Python ends aborts the process
+            late = [thread for thread in workers.threads if thread.is_alive()]
+            if late:  # a thread that is still in torch when Python ends aborts the process
+                atexit.register(Workers([], [], late).close)
 
     @contextmanager
     def _in_use(self) -> Iterator[Workers]:
@@ -150,6 +151,22 @@ class Lanes:
         finally:
             for gpu in self._gpus:
                 gpu.end()
+
+
+class RunsOnLanes:
+    """What a pipe and an executor share: they have lanes, and end their workers when they are closed."""
+
+    _lanes: Lanes
+
+    def close(self) -> None:
+        """End the workers; the next run starts new ones."""
+        self._lanes.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _one_for_each(devices: Sequence[torch.device]) -> Workers:

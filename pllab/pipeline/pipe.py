@@ -28,7 +28,7 @@ from torch.autograd.function import once_differentiable
 
 from pllab.arguments import deadline, whole_number
 from pllab.pipeline.engine import ActionTimes, Name, Packet, as_packet, queued
-from pllab.pipeline.lanes import Ambient, Lanes
+from pllab.pipeline.lanes import Ambient, Lanes, RunsOnLanes
 from pllab.pipeline.randomness import draw_seed
 from pllab.pipeline.split import (
     Batch,
@@ -46,7 +46,7 @@ from pllab.schedule import breadth_first
 from pllab.timeline import Timeline
 
 
-class Pipe(nn.Module):
+class Pipe(RunsOnLanes, nn.Module):
     """Run an `nn.Sequential` whose layers live on several devices as a pipeline of micro-batches.
 
     Example, 8 rows on two lanes in micro-batches of 2 rows:
@@ -143,16 +143,6 @@ class Pipe(nn.Module):
             token = Reverse.apply(run, torch.zeros((), requires_grad=True), *batch, *parameters)
             outputs = Attach.apply(run, needs_grad, token, *outputs)
         return single(outputs)
-
-    def close(self) -> None:
-        """End the workers; the next batch or backward starts new ones."""
-        self._lanes.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _make_rows(self, num_microbatches: int) -> None:
         """The row of each worker, forward and backward, until a batch has another number of micro-batches."""

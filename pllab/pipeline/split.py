@@ -257,12 +257,9 @@ class Score:
         if not self.weights[microbatch]:  # a mean over nothing is not a number, and neither is its gradient
             return torch.stack([output.sum() for output in outputs]).sum() * 0
         loss = self._loss(single(outputs), single(self._targets[microbatch]))
-        if not isinstance(loss, torch.Tensor):
-            raise ValueError(f"the loss is of type {type(loss).__name__}; return a tensor, the mean over the rows")
-        if loss.numel() != 1:
-            raise ValueError(f"the loss has shape {tuple(loss.shape)}; return one number, the mean over the rows")
-        if loss.is_complex():
-            raise ValueError(f"the loss is complex, {loss.item():g}; return a real number, such as its abs()")
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
+            found = f"{loss.dtype} {list(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
+            raise ValueError(f"the loss is {found}; return a tensor of one real number, the mean over the rows")
         if any(output.requires_grad for output in outputs) and not loss.requires_grad:
             raise ValueError(
                 f"the loss, {loss.item():g}, leads back to no output; compute it with torch from the output"

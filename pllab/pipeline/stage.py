@@ -5,9 +5,7 @@ W) goes back through it, from the gradients of the outputs to those of the input
 inputs, and R makes the piece of graph again just before the backward.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,7 +19,6 @@ from pllab.pipeline.split_backward import Rest, backward_input, backward_weight
 from pllab.pipeline.tied import Shared, shared_parameters
 from pllab.schedule import Action, Kind
 
-_NONE: Mapping[str, torch.Tensor] = MappingProxyType({})
 _SAME = 1e-5  # relative; kernels of a GPU may add up in another order
 
 
@@ -51,15 +48,11 @@ def stages_on(modules: Sequence[nn.Module], devices: Sequence[torch.device]) -> 
 
 
 class _Saved(NamedTuple):
-    """What a stage keeps of one micro-batch until its backward.
-
-    With recompute it keeps sums instead of the outputs, and the buffers that forward changed as they were before.
-    """
+    """What a stage keeps of one micro-batch until its backward; with recompute, sums instead of the outputs."""
 
     inputs: list[torch.Tensor]
     outputs: Tensors | None
     sums: Sequence[torch.Tensor] = ()
-    buffers: Mapping[str, torch.Tensor] = _NONE
 
 
 class StageWork:
@@ -108,13 +101,10 @@ class StageWork:
             case _:
                 return self.backward(action.microbatch, packet, whole=action.kind is Kind.B)
 
-    def run(
-        self, microbatch: int, inputs: Sequence[torch.Tensor], buffers: Mapping[str, torch.Tensor] = _NONE
-    ) -> Tensors:
+    def run(self, microbatch: int, inputs: Sequence[torch.Tensor]) -> Tensors:
         """Run the layers, and the loss if there is a score; a single tensor goes in as it is, several as one tuple.
 
         Seed, stage and micro-batch decide the random draws. A stage that begins in place works on a copy of its input.
-        The layers may read and change `buffers` in place of their own.
 
         Raises:
             ValueError: the layers do not return tensors, or the loss is not one real number.
@@ -122,10 +112,9 @@ class StageWork:
         stage = self._stage
         if self._begins_in_place:
             inputs = [tensor.clone() for tensor in inputs]
-        swapped = {**self._shadows, **buffers}
-        with stage.draws.seeded(self._seed, microbatch, self._mode), _explained(stage.number):
+        with stage.draws.seeded(self._seed, microbatch, self._mode):
             value = single(tuple(inputs))
-            result = functional_call(stage.module, swapped, (value,)) if swapped else stage.module(value)
+            result = functional_call(stage.module, self._shadows, (value,)) if self._shadows else stage.module(value)
         outputs = as_tuple(result, f"stage {stage.number}")
         return outputs if self._score is None else (self._score.of(microbatch, outputs),)
 
@@ -135,19 +124,18 @@ class StageWork:
         inputs = [tensor.detach().requires_grad_(flag) for tensor, flag in pairs if tensor is not None]
         trains = torch.is_grad_enabled()
         if trains and self._recompute:
-            buffers = self._stage.module.named_buffers()
-            before = [(name, buffer, _version(buffer), buffer.clone()) for name, buffer in buffers]
+            buffers = [*self._stage.module.buffers()]
+            before = _writes_to(buffers)
             with torch.no_grad():
                 outputs = self.run(microbatch, inputs)
-            now = dict(self._stage.module.named_buffers())
-            changed = {
-                name: copy
-                for name, buffer, version, copy in before
-                if now.get(name) is not buffer or _version(buffer) != version
-            }
+            if _writes_to(self._stage.module.buffers()) != before:
+                raise ValueError(
+                    f"stage {self._stage.number} changes a buffer in its forward, and would change it once more when "
+                    "it is computed again; switch recompute off"
+                )
             trained = any(one.requires_grad for one in (*self._stage.module.parameters(), *inputs))
             needs_grad = [trained and _may_have_grad(output) for output in outputs]  # no graph can say so yet
-            self._saved[microbatch] = _Saved(inputs, None, _sums(outputs), changed)
+            self._saved[microbatch] = _Saved(inputs, None, _sums(outputs))
         else:
             outputs = self.run(microbatch, inputs)
             needs_grad = [trains and output.requires_grad for output in outputs]
@@ -156,10 +144,9 @@ class StageWork:
         return Packet([output.detach() for output in outputs], needs_grad)
 
     def _forward_again(self, microbatch: int, packet: Packet) -> Packet:
-        inputs, _, sums, changed = self._saved[microbatch]
-        copies = {name: buffer.clone() for name, buffer in self._stage.module.named_buffers()}
+        inputs, _, sums = self._saved[microbatch]
         with torch.enable_grad():
-            outputs = self.run(microbatch, inputs, {**copies, **changed})
+            outputs = self.run(microbatch, inputs)
         for before, now in zip(sums, _sums(outputs), strict=True):
             if not torch.allclose(before, now, rtol=_SAME, atol=0.0, equal_nan=True):
                 raise ValueError(
@@ -208,20 +195,6 @@ def _in_order(layers: Iterable[nn.Module]) -> Iterator[nn.Module]:
             yield layer
 
 
-@contextmanager
-def _explained(stage: int) -> Iterator[None]:
-    """Add to autograd's error about an overwritten leaf which leaf it was, and what to do."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "a leaf Variable that requires grad" in str(error):
-            error.add_note(
-                f"if it is the input of stage {stage}, begin the stage with x = x.clone(), "
-                "or write x = x + y for x += y"
-            )
-        raise
-
-
 def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
     """Refuse batch normalisation by the rows at hand: its statistics would be those of micro-batches."""
     for part in module.modules():
@@ -234,9 +207,9 @@ def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
             )
 
 
-def _version(tensor: torch.Tensor) -> int:
-    """How many times it was written to; torch does not count it for inference tensors, which cannot be written to."""
-    return 0 if tensor.is_inference() else tensor._version
+def _writes_to(buffers: Iterable[torch.Tensor]) -> list[tuple[int, int]]:
+    """Each buffer's identity and how many times it was written to; inference tensors cannot be, nor count it."""
+    return [(id(buffer), 0 if buffer.is_inference() else buffer._version) for buffer in buffers]
 
 
 def _sums(outputs: Tensors) -> list[torch.Tensor]:

@@ -29,13 +29,11 @@ class HostStream:
     compute: AbstractContextManager[object] = nullcontext()  # what to work under
     mark: Callable[[], Mark] = staticmethod(time.perf_counter)  # now, in seconds of the host's monotonic clock
 
-    def fetch(
-        self, tensors: Sequence[torch.Tensor | None], ready: torch.Event | None, device: torch.device
-    ) -> list[torch.Tensor | None]:
+    def fetch(self, tensors: Sequence[torch.Tensor | None], ready: torch.Event | None) -> list[torch.Tensor | None]:
         """Bring the tensors to this lane; between lanes that copies nothing."""
         if ready is not None:
             ready.synchronize()
-        return [None if tensor is None else tensor.to(device.type) for tensor in tensors]
+        return [None if tensor is None else tensor.cpu() for tensor in tensors]
 
     def seconds(self, mark: Mark) -> float:
         """A mark is in seconds already."""
@@ -78,11 +76,9 @@ class GpuStream(HostStream):
             if tensor is not None and tensor.device == self.device:
                 tensor.record_stream(torch.accelerator.current_stream(self.device))
 
-    def fetch(
-        self, tensors: Sequence[torch.Tensor | None], ready: torch.Event | None, device: torch.device
-    ) -> list[torch.Tensor | None]:
-        """Copy the tensors to the device on the copy streams of both sides; compute waits for the copy."""
-        fetched = [None if tensor is None else self._copy(tensor, ready, device) for tensor in tensors]
+    def fetch(self, tensors: Sequence[torch.Tensor | None], ready: torch.Event | None) -> list[torch.Tensor | None]:
+        """Copy the tensors to this GPU on the copy streams of both sides; compute waits for the copy."""
+        fetched = [None if tensor is None else self._copy(tensor, ready) for tensor in tensors]
         self.compute.wait_stream(self.copy)
         return fetched
 
@@ -101,14 +97,14 @@ class GpuStream(HostStream):
         mark.synchronize()
         return self._base.host_s + self._base.event.elapsed_time(mark) / 1e3
 
-    def _copy(self, tensor: torch.Tensor, ready: torch.Event | None, device: torch.device) -> torch.Tensor:
+    def _copy(self, tensor: torch.Tensor, ready: torch.Event | None) -> torch.Tensor:
         if ready is not None:
             self.copy.wait_event(ready)
-        if tensor.device == device:
+        if tensor.device == self.device:
             tensor.record_stream(self.compute)  # freed by its stage only after this stage has read it
             return tensor
         with self._source(tensor.device) as source, self.copy:
-            copied = tensor.to(device, non_blocking=True)
+            copied = tensor.to(self.device, non_blocking=True)
         if source is not None:
             tensor.record_stream(source)
         copied.record_stream(self.compute)

@@ -8,26 +8,11 @@ When a backward is split, I takes B's place in this picture and W needs only the
 """
 
 from collections.abc import Container, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from pllab.schedule.costs import Costs
 from pllab.schedule.making import collector_paused
 from pllab.schedule.model import Action, Kind, Schedule
-
-
-class CostsLike(Protocol):
-    """The costs that a walk or a search needs; `pllab.simulate.Costs` has them, one floor above."""
-
-    def duration(self, stage: int, kind: Kind) -> float:
-        """How long one action occupies its device, in any one unit; B is I and W together."""
-
-    def message(self, sender: int, receiver: int) -> float:
-        """How long a result of stage `sender` travels to stage `receiver` on another rank."""
-
-    def check_stages(self, num_stages: int) -> None:
-        """Raise a ValueError if the costs are for another number of stages."""
-
-    def share_of_pair(self, forward: int, backward: int) -> float:
-        """The time of an overlapped pair, an F and a B of two stages, as a part of both one after the other."""
 
 
 def needs(action: Action, num_stages: int, present: Container[Action]) -> Iterator[Action]:
@@ -48,7 +33,7 @@ def needs(action: Action, num_stages: int, present: Container[Action]) -> Iterat
             yield split if split in present else Action(stage + 1, Kind.B, microbatch)
 
 
-def pair_shares(schedule: Schedule, costs: CostsLike) -> dict[Action, float]:
+def pair_shares(schedule: Schedule, costs: Costs) -> dict[Action, float]:
     """The part of its usual time that each action of an overlapped pair takes; other actions are not in it.
 
     Example: `{0F1: 0.8, 3B0: 0.8}` where a pair takes four fifths of its two actions. The two are kept one after the
@@ -76,7 +61,7 @@ class Walk:
     stage's own forward has run. Every stage must have one rank, and every action must be an F, B, I or W.
     """
 
-    def __init__(self, schedule: Schedule, costs: CostsLike | None = None) -> None:
+    def __init__(self, schedule: Schedule, costs: Costs | None = None) -> None:
         first = schedule.num_microbatches
         self._rows = schedule.rows
         self._steps = _steps(schedule, costs)
@@ -152,14 +137,14 @@ class _KindStep(NamedTuple):
     travel: float
 
 
-def _steps(schedule: Schedule, costs: CostsLike | None) -> Mapping[Kind, list[_KindStep]]:
+def _steps(schedule: Schedule, costs: Costs | None) -> Mapping[Kind, list[_KindStep]]:
     """For each kind, the steps of all stages: both inboxes, and the seconds of the work and of the message."""
     stages, m = range(schedule.num_stages), schedule.num_microbatches
     turn, end = 2 * len(stages), 3 * len(stages)
 
     def step(kind: Kind, stage: int, take: int, leave: int, towards: int) -> _KindStep:
         away = towards in stages and schedule.rank_of_stage[towards] != schedule.rank_of_stage[stage]
-        travel = costs.message(stage, towards) if away and costs else 0.0
+        travel = costs.p2p if away and costs else 0.0
         return _KindStep(take * m, leave * m, costs.duration(stage, kind) if costs else 0.0, travel)
 
     def back(kind: Kind, stage: int) -> _KindStep:

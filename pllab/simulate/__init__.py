@@ -1,6 +1,5 @@
 """The virtual clock runs a schedule without a device; the other files say where the time of a run went.
 
-costs.py        what work and messages cost
 clock.py        when every action would start and end
 estimation.py   costs from measured runs
 idle.py         the cause of every idle gap, their sums, and the spans that decide how long a run takes
@@ -9,8 +8,8 @@ messages.py     what messages cost, and collectives made of them
 No torch; standard library only.
 """
 
+from pllab.schedule import Costs
 from pllab.simulate.clock import action_times, simulate
-from pllab.simulate.costs import Costs
 from pllab.simulate.estimation import estimate
 from pllab.simulate.idle import Gap, IdleCause, critical_steps, gaps, idle_causes
 from pllab.simulate.messages import MessageCost, leave_when_ready, simulate_transfers

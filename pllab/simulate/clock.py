@@ -4,8 +4,7 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import NamedTuple, Never
 
-from pllab.schedule import Kind, Schedule, Walk, check, collector_paused
-from pllab.simulate.costs import Costs
+from pllab.schedule import Costs, Kind, Schedule, Walk, check, collector_paused
 from pllab.timeline import Span, Timeline
 
 

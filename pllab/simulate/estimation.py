@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from pllab.schedule import Kind, Schedule
-from pllab.simulate.costs import Costs
+from pllab.schedule import Costs, Kind, Schedule
 from pllab.simulate.idle import Links
 from pllab.timeline import Span, Timeline
 
@@ -40,29 +39,21 @@ def estimate(runs: Iterable[tuple[Schedule, Timeline]]) -> Costs:
                 work[Kind(span.action.kind), span.action.stage].append(span.duration)
             launches += _launches(row, links)
             messages += _messages(row, links)
-    launch = _middle(launches)
-    return _costs(work, num_stages, launch, max(0.0, _middle(messages) - launch))
-
-
-def _costs(work: _Samples, num_stages: int, launch: float, p2p: float) -> Costs:
-    def per_stage(kind: Kind) -> list[float | None]:
-        samples = (work.get((kind, stage)) for stage in range(num_stages))
-        return [_middle(seconds) + launch if seconds else None for seconds in samples]
-
-    forward, whole, by_input, by_weight = map(per_stage, (Kind.F, Kind.B, Kind.I, Kind.W))
-    for stage in range(num_stages):
-        if forward[stage] is None or (whole[stage] is None and by_input[stage] is None):
-            raise ValueError(f"no run has a forward and a backward of stage {stage}; add one that has")
     if not num_stages:
         raise ValueError("there is no run to estimate from; give at least one schedule with its timeline")
-    halves = [value / 2 if value is not None else None for value in whole]
-    return Costs(
-        forward=_filled_in(forward),
-        backward_input=_filled_in(by_input, halves),
-        backward_weight=_filled_in(by_weight, halves),
-        backward=_filled_in(whole, [_sum(*pair) for pair in zip(by_input, by_weight, strict=True)]),
-        p2p=p2p,
-    )
+    launch = _middle(launches)
+    stages = [_of_stage(work, stage, launch) for stage in range(num_stages)]
+    forward, by_input, by_weight, whole = zip(*stages, strict=True)
+    return Costs(forward, by_input, by_weight, max(0.0, _middle(messages) - launch), whole)
+
+
+def _of_stage(work: _Samples, stage: int, launch: float) -> tuple[float, float, float, float]:
+    """What F, I, W and B of a stage take."""
+    taken = {kind: _middle(work[kind, stage]) + launch for kind in Kind if work.get((kind, stage))}
+    if Kind.F not in taken or not (Kind.B in taken or taken.keys() >= {Kind.I, Kind.W}):
+        raise ValueError(f"no run has a forward and a backward of stage {stage}; add one that has")
+    whole = taken[Kind.B] if Kind.B in taken else taken[Kind.I] + taken[Kind.W]
+    return taken[Kind.F], taken.get(Kind.I, whole / 2), taken.get(Kind.W, whole / 2), whole
 
 
 def _launches(row: tuple[Span, ...], links: Links) -> Iterator[float]:
@@ -86,13 +77,3 @@ def _middle(samples: list[float]) -> float:
     cut = len(samples) // 4
     middle = sorted(samples)[cut : len(samples) - cut]
     return sum(middle) / len(middle) if middle else 0.0
-
-
-def _filled_in(values: list[float | None], instead: list[float | None] | None = None) -> tuple[float, ...]:
-    filled = [value if value is not None else other for value, other in zip(values, instead or values, strict=True)]
-    assert None not in filled, "every stage has been checked for a forward and a backward"
-    return tuple(value for value in filled if value is not None)
-
-
-def _sum(left: float | None, right: float | None) -> float | None:
-    return None if left is None or right is None else left + right

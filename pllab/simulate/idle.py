@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from math import fsum
 from typing import Literal, NamedTuple, get_args
 
-from pllab.schedule import Action, Kind, Schedule, needs
-from pllab.simulate.costs import Costs
+from pllab.schedule import Action, Costs, Kind, Schedule, needs
 from pllab.timeline import Span, Timeline
-
-_IDLE_KINDS = frozenset("C")  # spans that leave the device free; the timeline does not count them as busy either
 
 
 class Links:
@@ -29,12 +26,9 @@ class Links:
     def __init__(self, schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> None:
         self.num_stages = schedule.num_stages
         self.costs = costs
-        self.rows = [
-            tuple(span for span in timeline.of_rank(rank) if span.action.kind not in _IDLE_KINDS)
-            for rank in range(timeline.num_ranks)
-        ]
+        self.rows = [tuple(span for _, span in timeline.work_of(rank)) for rank in range(timeline.num_ranks)]
         self.of_action = {action_of(span): span for row in self.rows for span in row if span.action.kind in "FBIW"}
-        self._received = {(span.rank, span.end) for span in timeline.spans if span.action.kind in _IDLE_KINDS}
+        self._received = {(span.rank, span.end) for span in timeline.spans if span.action.kind == Kind.C}
         foreign = self.of_action.keys() - set(schedule.actions())
         if foreign:
             raise ValueError(f"the timeline has {min(foreign)} but the schedule has not; pass the schedule it is of")
@@ -45,9 +39,7 @@ class Links:
 
     def arrival(self, sent: Span) -> float:
         """When the result of a span reaches the next rank, by the costs."""
-        stage = sent.action.stage
-        receiver = stage + 1 if sent.action.kind == "F" else stage - 1
-        return sent.end + (self.costs.message(stage, receiver) if self.costs else 0.0)
+        return sent.end + (self.costs.p2p if self.costs else 0.0)
 
     def waited_to_receive(self, span: Span) -> bool:
         """Whether a recorded communication of the rank ended as the span began: then it waited for its input."""

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import torch
 
-from pllab.comm import RankError, launch, launching, report
+from pllab.comm import RankError, launch, report
 from pllab.comm.processes import is_starved
 from tests.comm import programs
 from tests.tiers import exhaustive
@@ -74,14 +74,6 @@ def test_ranks_that_do_not_finish_are_named_with_where_they_were_and_ended(quick
     assert len(pids) == 3 and not any(map(psutil.pid_exists, pids))
     first, second, third = str(caught.value).split("\n\nrank ")[1:]
     assert "in all_reduce" in first and "in _be_deaf" in second and "SIGSTOP or Ctrl-Z may have stopped it" in third
-
-
-@pytest.mark.exhaustive
-def test_a_late_rank_that_had_no_machine_is_told_from_one_that_waits(monkeypatch, quick_ranks):
-    for starved, words in ((True, "other programs"), (False, "had to be ended\n")):
-        monkeypatch.setattr(launching, "is_starved", lambda pid, wall_s, answer=starved: answer)
-        with pytest.raises(RankError, match=words):
-            launch(programs.never_finish, 2, backend="gloo", timeout_s=2)
 
 
 def test_an_error_of_a_rank_travels_between_processes():

@@ -59,7 +59,7 @@ def assert_ran(schedule: Schedule, costs: Costs, timeline: Timeline) -> None:
     for action, span in spans.items():
         for need in needs(action, schedule.num_stages, spans):
             is_message = schedule.rank_of_stage[need.stage] != span.rank
-            travels = costs.message(need.stage, action.stage) if is_message else 0.0
+            travels = costs.p2p if is_message else 0.0
             assert span.start >= spans[need].end + travels - 1e-9, f"{action} began before {need} could be there"
 
 

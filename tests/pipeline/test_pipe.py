@@ -266,11 +266,14 @@ def test_a_stage_that_hangs_ends_in_a_sentence_and_the_pipe_works_again(monkeypa
         pipe.timeout_s = 1.0
         with pytest.raises(TimeoutError, match="stage 1 has not finished micro-batch 0"):
             pipe(torch.randn(4, 6))
+        pipe.timeout_s = 20
         release.set()
         assert pipe(torch.randn(4, 6)).shape == (4, 6)
     (close,) = [call for call in at_exit if isinstance(getattr(call, "__self__", None), Workers)]
+    late: Workers = close.__self__
+    assert late.in_queues == late.out_queues == []  # only the late threads are kept until the process ends
     close()  # a thread that is inside torch when Python ends would abort it
-    assert not any(thread.is_alive() for thread in close.__self__.threads)
+    assert late.threads and not any(thread.is_alive() for thread in late.threads)
 
 
 def test_the_workers_survive_a_stage_whose_own_wait_was_too_long() -> None:

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -86,18 +85,18 @@ class AddsOne(nn.Module):
         return x
 
 
-def test_a_layer_that_overwrites_unannounced_is_named_with_the_way_out() -> None:
+def test_a_stage_that_overwrites_its_input_unannounced_is_named() -> None:
     stages = [nn.Sequential(nn.Linear(4, 4)), nn.Sequential(AddsOne(), nn.Linear(4, 4))]
     x = torch.randn(4, 4)
     with LaneExecutor(gpipe(2, 2), stages, mse, timeout_s=20) as executor:
         with pytest.raises(RuntimeError, match="in-place operation") as caught:
             executor.step(x, x)
-    assert "the input of stage 1, begin the stage with x = x.clone()" in caught.value.__notes__[0]
+    assert "stage 1, micro-batch 0" in caught.value.__notes__[0]
     lanes = ["cpu:0", "cpu:1"]
     with Pipe.from_partitions(stages, lanes, num_microbatches=2, recompute=True, timeout_s=20) as pipe:
         with pytest.raises(RuntimeError, match="in-place operation") as caught:
             pipe(x).sum().backward()
-    assert "the input of stage 1, begin the stage with x = x.clone()" in caught.value.__notes__[0]
+    assert "stage 1, micro-batch 0" in caught.value.__notes__[0]
 
 
 def test_recomputation_refuses_a_stage_that_overwrites_what_needs_no_gradient() -> None:
@@ -177,7 +176,7 @@ def test_complex_outputs_are_compared_when_they_are_computed_again_and_a_complex
         with pytest.raises(ValueError, match="stage 0 computed micro-batch . again and got another result"):
             executor.step(x, x)
     with LaneExecutor(gpipe(1, 2), [ToComplex(4, 4)], lambda out, _: out.mean(), timeout_s=20) as executor:
-        with pytest.raises(ValueError, match=r"the loss is complex, .*j; return a real number, such as its abs\(\)"):
+        with pytest.raises(ValueError, match=r"the loss is torch.complex64 \[\]; return a tensor of one real number"):
             executor.step(x, x)
 
 
@@ -321,52 +320,31 @@ def test_a_stage_with_a_sparse_buffer_and_one_made_under_inference_mode_is_recom
     assert kept.weight.grad is not None
 
 
-class _Times(torch.autograd.Function):
-    """The same forward whatever the factor, and a gradient that depends on it."""
+class CountsInABuffer(nn.Linear):
+    """Counts its forwards in a buffer, which it changes, replaces or makes."""
 
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-        ctx.factor = float(factor)
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return ctx.factor * grad, None
-
-
-class Counts(nn.Linear):
-    """Counts its forwards in a buffer, which it changes or replaces; what it makes, or its gradient, depends on it."""
-
-    def __init__(self, in_place: bool, depends: str) -> None:
+    def __init__(self, how: str) -> None:
         super().__init__(4, 4)
-        self.register_buffer("calls", torch.zeros(()))
-        self.in_place, self.depends = in_place, depends
+        self.register_buffer("calls", None if how == "made" else torch.zeros(()))
+        self.how = how
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.in_place:
+        if self.how == "written":
             self.calls += 1
         else:
-            self.calls = self.calls + 1
-        calls, y = self.calls.clone(), super().forward(x)
-        if self.depends == "sign":
-            return y * (-1) ** calls
-        return y * calls if self.depends == "result" else _Times.apply(y, calls)
+            self.calls = torch.ones(())
+        return super().forward(x)
 
 
-@pytest.mark.parametrize("depends", ["result", "sign", "gradient"])
-@pytest.mark.parametrize("in_place", [False, True])
-def test_recomputation_starts_from_the_buffers_of_its_micro_batch_and_changes_none(
-    in_place: bool, depends: str
-) -> None:
-    plain = Counts(in_place, depends)
-    ours, batches = copy.deepcopy(plain), torch.randn(2, 4, 4)
-    for part in batches.flatten(0, 1).split(2):
-        plain(part).sum().backward()
-    with Pipe.from_partitions([nn.Sequential(ours)], ["cpu:0"], 2, recompute=True) as pipe:
-        for number, batch in enumerate(batches, start=1):
-            pipe(batch).sum().backward()
-            assert ours.calls == 2 * number and ours.calls is ours.get_buffer("calls")
-    torch.testing.assert_close(ours.weight.grad, plain.weight.grad)
+@pytest.mark.parametrize("how", ["written", "replaced", "made"])
+def test_recomputation_refuses_a_stage_that_changes_a_buffer(how: str) -> None:
+    """It would change it twice a batch, and the second forward would begin with another one."""
+    with Pipe.from_partitions([nn.Sequential(CountsInABuffer(how))], ["cpu:0"], 2, recompute=True) as pipe:
+        with pytest.raises(ValueError, match="stage 0 changes a buffer in its forward"):
+            pipe(torch.randn(4, 4))
+        with torch.no_grad():
+            pipe(torch.randn(4, 4))  # nothing is computed again
+    assert pipe.partitions[0].get_buffer("0.calls") >= 1
 
 
 @pytest.mark.parametrize("make", [gpipe, one_f_one_b, zb_h1])

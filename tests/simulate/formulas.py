@@ -23,7 +23,7 @@ def gpipe_makespan(num_stages: int, num_microbatches: int, costs: Costs) -> floa
     for kind in (Kind.F, Kind.B):
         seconds = [costs.duration(stage, kind) for stage in stages]
         phases += sum(seconds) + (num_microbatches - 1) * max(seconds)
-    return phases + 2 * sum(costs.message(stage, stage + 1) for stage in stages[:-1])
+    return phases + 2 * (num_stages - 1) * costs.p2p
 
 
 def one_f_one_b_makespan(num_stages: int, num_microbatches: int, costs: Costs) -> float:
@@ -43,9 +43,7 @@ def one_f_one_b_makespan(num_stages: int, num_microbatches: int, costs: Costs) -
     work = _equal(costs, Kind.F) + _equal(costs, Kind.B)
     rounds = -(-(num_microbatches - 1) // num_stages)
     steps = num_microbatches + num_stages - 2 - rounds
-    messages = {costs.message(stage, stage + 1) for stage in range(num_stages - 1)}
-    assert len(messages) <= 1, "this formula is for equal messages"
-    return (num_microbatches + num_stages - 1) * work + 2 * sum(messages) * steps
+    return (num_microbatches + num_stages - 1) * work + 2 * costs.p2p * steps
 
 
 def one_f_one_b_bubble(num_stages: int, costs: Costs) -> float:

@@ -4,26 +4,26 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pllab.schedule import CostsLike, Kind, one_f_one_b
+from pllab.schedule import Kind, one_f_one_b
 from pllab.simulate import Costs, simulate
 
 
 def test_one_number_counts_for_every_stage() -> None:
-    costs: CostsLike = Costs(1.0, 2.0, 3.0, p2p=0.5)
+    costs = Costs(1.0, 2.0, 3.0, p2p=0.5)
     assert [costs.duration(stage, kind) for stage in (0, 7) for kind in Kind if kind in "FIWB"] == [
         1.0,
         5.0,
         2.0,
         3.0,
     ] * 2
-    assert costs.message(3, 4) == costs.message(4, 3) == 0.5
+    assert costs.p2p == 0.5
 
 
 def test_one_value_per_stage() -> None:
     costs = Costs([1.0, 2.0], backward_input=(3.0, 4.0), p2p=2.0)
     assert [costs.duration(1, kind) for kind in (Kind.F, Kind.I, Kind.W, Kind.B)] == [2.0, 4.0, 1.0, 5.0]
     assert costs.num_stages == 2 and hash(costs) == hash(Costs((1.0, 2.0), (3.0, 4.0), 1.0, 2.0))
-    assert costs.message(0, 1) == costs.message(1, 0) == 2.0
+    assert costs.p2p == 2.0
 
 
 @pytest.mark.parametrize(

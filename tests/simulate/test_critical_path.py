@@ -45,7 +45,7 @@ def test_each_step_waits_for_the_one_before(run: tuple[Schedule, Costs]) -> None
             assert row.index(before.span.action) + 1 == row.index(step.span.action) and step.lag == 0.0
         else:
             assert before.span.action in needs(step.span.action, schedule.num_stages, present)
-            assert step.lag == costs.message(before.span.action.stage, step.span.action.stage)
+            assert step.lag == costs.p2p
 
 
 @given(run=runs(positive))

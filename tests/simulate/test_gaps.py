@@ -64,7 +64,7 @@ def test_a_gap_ends_when_what_it_waits_for_is_done_or_there(run: tuple[Schedule,
             assert gap.end == computed
         else:
             assert computed <= gap.start and gap.end == started
-            assert started == computed + costs.message(gap.waited_for.stage, receiver.stage)
+            assert started == computed + costs.p2p
 
 
 def test_a_recorded_wait_for_an_input_is_a_message_whatever_the_costs_say() -> None:

@@ -34,7 +34,7 @@ def longest_paths(schedule: Schedule, costs: Costs) -> dict[Action, float]:
     for action in present:
         for need in needs(action, schedule.num_stages, present):
             far = schedule.rank_of_stage[need.stage] != schedule.rank_of_stage[action.stage]
-            lag = costs.message(need.stage, action.stage) if far else 0.0
+            lag = costs.p2p if far else 0.0
             graph[action][need] = max(lag, graph[action].get(need, 0.0))
     starts: dict[Action, float] = {}
     for action in TopologicalSorter(graph).static_order():

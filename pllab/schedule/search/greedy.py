@@ -52,7 +52,7 @@ def _weights_at_the_end(work: SearchProblem, stage: int) -> float:
     if not work.weight[stage]:
         return inf
     below = range(stage)
-    seconds = sum(work.forward[s] + work.backward[s] + work.up[s] + work.down[s] for s in below)
+    seconds = sum(work.forward[s] + work.backward[s] + 2 * work.message for s in below)
     return int(1 + seconds / work.weight[stage] + 1e-9)
 
 
@@ -80,17 +80,12 @@ def _deliver(
     work: SearchProblem, ranks: list["_RankState"], stage: int, kind: str, end: float
 ) -> tuple[float, int] | None:
     """Hand a result to the stage that needs it; return when that stage should choose again."""
-    if kind == "F" and stage + 1 < work.num_stages:
-        arrival, receiver = end + work.up[stage], stage + 1
-        ranks[receiver].inputs.append(arrival)
-    elif kind == "F":
-        arrival, receiver = end, stage
-        ranks[receiver].gradients.append(arrival)
-    elif kind == "I" and stage > 0:
-        arrival, receiver = end + work.down[stage - 1], stage - 1
-        ranks[receiver].gradients.append(arrival)
-    else:
+    receiver = {"F": min(stage + 1, work.num_stages - 1), "I": stage - 1}.get(kind, -1)
+    if receiver < 0:  # no stage waits for a W, or for the I of stage 0
         return None
+    arrival = end if receiver == stage else end + work.message
+    inbox = ranks[receiver].inputs if receiver > stage else ranks[receiver].gradients
+    inbox.append(arrival)
     return arrival, receiver
 
 

@@ -4,15 +4,13 @@ One stage per rank, every backward split. A search needs the same few costs agai
 Rows are letters, `FFIWIW`: the micro-batches of each kind go in order, so no numbers are needed.
 """
 
-import math
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
 from pllab.arguments import is_number
 from pllab.memory import Held
-from pllab.schedule.dependencies import CostsLike
+from pllab.schedule.costs import Costs
 from pllab.schedule.making import check_sizes
 from pllab.schedule.model import Action, Kind, Schedule
 
@@ -22,31 +20,29 @@ Rows = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SearchProblem:
-    """Per stage the seconds of F, I and W and of its messages up and down, and the memory of a rank.
+    """Per stage the seconds of F, I and W, the seconds of a message, and the memory of a rank.
 
-    Example: with `Costs()` and four stages, `forward` is `(1, 1, 1, 1)` and `up` is `(0, 0, 0)`.
+    Example: with `Costs()` and four stages, `forward` is `(1, 1, 1, 1)` and `message` is 0.
     """
 
     num_stages: int
     num_microbatches: int
-    costs: CostsLike
+    costs: Costs
     forward: tuple[float, ...]
     backward: tuple[float, ...]
     weight: tuple[float, ...]
-    up: tuple[float, ...]  # from stage s to s + 1
-    down: tuple[float, ...]  # from stage s + 1 to s
+    message: float
     limit: float
     weight_share: float  # of a micro-batch's memory, which W frees: 1 minus the share of I
 
     @classmethod
     def of(
-        cls, num_stages: int, num_microbatches: int, costs: CostsLike, memory_limit: float, held: Held | None = None
+        cls, num_stages: int, num_microbatches: int, costs: Costs, memory_limit: float, held: Held | None = None
     ) -> Self:
         """Read the costs once.
 
         Raises:
-            ValueError: a size or the memory limit is below 1, a cost is below 0, or the costs are for another number
-                of stages.
+            ValueError: a size or the memory limit is below 1, or the costs are for another number of stages.
         """
         p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
         costs.check_stages(p)
@@ -54,14 +50,10 @@ class SearchProblem:
             sentence = f"memory_limit is {memory_limit}; one micro-batch counts 1, so give every rank at least 1"
             raise ValueError(sentence)
         forward, backward, weight = (
-            tuple(_checked(costs.duration(s, kind), f"the {kind} of stage {s}") for s in range(p))
-            for kind in (Kind.F, Kind.I, Kind.W)
+            tuple(costs.duration(stage, kind) for stage in range(p)) for kind in (Kind.F, Kind.I, Kind.W)
         )
-        links = range(p - 1)
-        up = tuple(_checked(costs.message(s, s + 1), f"the message from stage {s} to {s + 1}") for s in links)
-        down = tuple(_checked(costs.message(s + 1, s), f"the message from stage {s + 1} to {s}") for s in links)
         weight_share = 1.0 - (held or Held()).input_share
-        return cls(p, m, costs, forward, backward, weight, up, down, float(memory_limit), weight_share)
+        return cls(p, m, costs, forward, backward, weight, costs.p2p, float(memory_limit), weight_share)
 
     @property
     def num_actions(self) -> int:
@@ -90,19 +82,15 @@ class SearchProblem:
     def away(self, stage: int) -> float:
         """Seconds from the end of a forward on `stage` to the earliest start of its backward there."""
         above = range(stage + 1, self.num_stages)
-        return sum(self.forward[s] + self.backward[s] + self.up[s - 1] + self.down[s - 1] for s in above)
+        return sum(self.forward[s] + self.backward[s] + 2 * self.message for s in above)
 
     def schedule(self, rows: Rows, name: str) -> Schedule:
         """A row of letters per rank as a schedule."""
         return Schedule(tuple(self._numbered(stage, row) for stage, row in enumerate(rows)), name)
 
     def _numbered(self, stage: int, row: str) -> tuple[Action, ...]:
-        counts: Counter[str] = Counter()
-        actions, by_letter = [], self._actions[stage]
-        for letter in row:
-            actions.append(by_letter[letter][counts[letter]])
-            counts[letter] += 1
-        return tuple(actions)
+        following = {letter: iter(actions) for letter, actions in self._actions[stage].items()}
+        return tuple(next(following[letter]) for letter in row)
 
     @cached_property
     def _actions(self) -> list[dict[str, list[Action]]]:
@@ -130,11 +118,11 @@ class SearchProblem:
         return max(max(self._head(s) + self._rank_floor(s), self._chain(s)) for s in range(self.num_stages))
 
     def _head(self, stage: int) -> float:
-        return sum(self.forward[:stage]) + sum(self.up[:stage])
+        return sum(self.forward[:stage]) + stage * self.message
 
     def _chain(self, stage: int) -> float:
         work = self.num_microbatches * (self.forward[stage] + self.backward[stage])
-        down = sum(self.backward[:stage]) + sum(self.down[:stage])
+        down = sum(self.backward[:stage]) + stage * self.message
         return self._head(stage) + work + down + self.weight[0]
 
     def _rank_floor(self, stage: int) -> float:
@@ -156,9 +144,3 @@ class SearchProblem:
             return in_flight * (self.backward[stage] + self.weight[stage]) + pending * self.weight[stage]
 
         return max(remaining(in_flight) for in_flight in range(self.most_in_flight))
-
-
-def _checked(seconds: float, what: str) -> float:
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise ValueError(f"{what} costs {seconds}; a cost is a finite number from 0")
-    return float(seconds)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pllab.memory import Held
-from pllab.schedule.dependencies import CostsLike, Walk
+from pllab.schedule.costs import Costs
+from pllab.schedule.dependencies import Walk
 from pllab.schedule.model import Schedule
 from pllab.schedule.search.greedy import all_rules, play
 from pllab.schedule.search.problem import Rows, SearchProblem
@@ -26,7 +27,7 @@ _SAME = 1e-12  # relative: sums of the same costs in another order differ by les
 def zero_bubble(
     num_stages: int,
     num_microbatches: int,
-    costs: CostsLike,
+    costs: Costs,
     memory_limit: float,
     held: Held | None = None,
     *,
@@ -55,7 +56,7 @@ def zero_bubble(
         makespan_first: compare makespans first and the slowest rank's time second, for a step that ends at a barrier.
 
     Raises:
-        ValueError: a size or the memory limit is below 1, or a cost is below 0.
+        ValueError: a size or the memory limit is below 1, or the costs are for another number of stages.
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), section 3 for the idea of a search under a memory limit.
     """
@@ -77,7 +78,7 @@ class Optimum:
 
 
 def optimal(
-    num_stages: int, num_microbatches: int, costs: CostsLike, memory_limit: float, *, held: Held | None = None
+    num_stages: int, num_microbatches: int, costs: Costs, memory_limit: float, *, held: Held | None = None
 ) -> Optimum:
     """Find the shortest schedule with one stage per rank and split backwards, and say whether it is proven.
 
@@ -97,8 +98,7 @@ def optimal(
         held: what I and W free; a half each by default.
 
     Raises:
-        ValueError: a size or the memory limit is below 1, a cost is below 0, or the costs are for another number of
-            stages.
+        ValueError: a size or the memory limit is below 1, or the costs are for another number of stages.
     """
     work = SearchProblem.of(num_stages, num_microbatches, costs, memory_limit, held)
     best, bound = shortest(work, makespan_first=True), work.floor_of_makespan()

@@ -1,11 +1,13 @@
-"""What work and messages cost: the only numbers a simulation takes."""
+"""What work and messages cost: the only numbers that a walk, a search and a simulation take."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
+from numbers import Integral
+from typing import Any
 
-from pllab.schedule import Kind
+from pllab.arguments import is_number
+from pllab.schedule.model import Kind
 
 PerStage = float | Iterable[float]
 """One number for all stages, or one per stage."""
@@ -19,8 +21,8 @@ class Costs:
     Example, two stages of which the second is slower, and messages of half a second:
 
         >>> costs = Costs(forward=(1.0, 2.0), p2p=0.5)
-        >>> costs.duration(1, Kind.F), costs.duration(1, Kind.B), costs.message(0, 1)
-        (2.0, 2.0, 0.5)
+        >>> costs.duration(1, Kind.F), costs.duration(1, Kind.B)
+        (2.0, 2.0)
 
     Assumptions: an action always takes the same time, whatever else runs; a rank does one action at a time and
     starts it without delay; a message leaves when its action ends, takes `p2p` seconds, occupies neither device and
@@ -50,14 +52,9 @@ class Costs:
     overlap: float = 0.0
 
     def __post_init__(self) -> None:
-        lengths: dict[str, int] = {}
         for field in fields(self):
-            value = _plain(getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
-            if isinstance(value, tuple):
-                lengths[field.name] = len(value)
-            if value is not None or field.name != "backward":
-                _check(field.name, value)
+            object.__setattr__(self, field.name, _cost(field.name, getattr(self, field.name)))
+        lengths = {name: len(value) for name, value in vars(self).items() if isinstance(value, tuple)}
         if self.overlap > 1:
             raise ValueError(f"overlap is {self.overlap}; it is the part of an action that is hidden, from 0 to 1")
         if len(set(lengths.values())) > 1:
@@ -101,38 +98,28 @@ class Costs:
         pair = self.duration(forward, Kind.F), self.duration(backward, Kind.B)
         return 1 - self.overlap * min(pair) / sum(pair) if any(pair) else 1.0
 
-    def message(self, sender: int, receiver: int) -> float:  # noqa: ARG002 - costs of another kind may tell them apart
-        """How long a result travels from one stage to its neighbour on another rank, in seconds."""
-        return self.p2p
 
-
-def _plain(value: object) -> object:
-    """A cost with Python's numbers, which are written and compared the same everywhere; anything else as it is.
+def _cost(name: str, value: Any) -> PerStage | None:
+    """A cost with Python's numbers, which are written and compared the same everywhere.
 
     An array without dimensions claims to be iterable, but is not.
     """
-    if isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) != 0:
-        return tuple(map(_number, value))
-    return _number(value)
+    if name == "backward" and value is None:
+        return None
+    is_series = isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) != 0
+    if name not in _PER_STAGE or not is_series:
+        return _number(name, value)
+    if not (costs := tuple(_number(f"{name} of stage {stage}", one) for stage, one in enumerate(value))):
+        raise ValueError(f"{name} has no values; give one per stage, or one number for all")
+    return costs
 
 
-def _number(value: object) -> object:
-    if not isinstance(value, Real) or isinstance(value, int):
-        return value
-    return int(value) if isinstance(value, Integral) else float(value)
-
-
-def _check(name: str, value: object) -> None:
-    """Refuse a value that is not a cost."""
-    if isinstance(value, tuple) and name in _PER_STAGE:
-        if not value:
-            raise ValueError(f"{name} has no values; give one per stage, or one number for all")
-        for stage, one in enumerate(value):
-            _check(f"{name} of stage {stage}", one)
-    elif isinstance(value, bool) or not isinstance(value, int | float):
+def _number(name: str, value: Any) -> float:
+    if not is_number(value):
         raise ValueError(f"{name} is {value!r}; give a number, an int or a float")
-    elif not 0 <= value < math.inf:
+    if not 0 <= value < math.inf:
         raise ValueError(f"{name} is {value}; give a finite number of at least 0")
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _of_stage(cost: PerStage, stage: int) -> float:
