@@ -52,6 +52,15 @@ def test_a_rank_that_did_nothing_is_idle_and_an_empty_run_is_nothing() -> None:
     assert (empty.makespan, empty.bubble_fraction, empty.bubble_overhead, empty.peak_in_flight) == (0.0, 0.0, 0.0, ())
 
 
+def test_a_step_that_follows_another_forgives_a_late_start() -> None:
+    """Rank 1 runs from 10 to 12 without a gap: as the Zero Bubble paper counts, nobody is idle."""
+    spans = [Span(0, Action(0, Kind.F, 0), 0.0, 2.0), Span(1, Action(1, Kind.F, 0), 10.0, 12.0)]
+    timeline, empty = Timeline.of(spans, "real"), Timeline.of([], "real")
+    assert (timeline.period, timeline.steady_bubble_fraction) == (2.0, 0.0)
+    assert timeline.bubble_fraction == pytest.approx(20 / 24)
+    assert (empty.period, empty.steady_bubble_fraction) == (0.0, 0.0)
+
+
 def test_from_zero_moves_the_clock_and_nothing_else() -> None:
     timeline = Timeline.of([Span(1, Action(1, Kind.F, 0), 5.0, 6.0), Span(0, Action(0, Kind.F, 0), 4.0, 5.5)], "real")
     moved = timeline.from_zero()
