@@ -234,10 +234,8 @@ def everything(rank: int, world_size: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def ranks(start_quickly: Any) -> Results:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pllab.comm.launching.start_child", start_quickly)
-        return comm.launch(everything, 2, backend="gloo", timeout_s=120.0)
+def ranks(launch_quickly: Any) -> Results:
+    return launch_quickly(everything, 2)
 
 
 def expected_step() -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor | None]]:

@@ -17,11 +17,9 @@ pytestmark = pytest.mark.ranks
 
 
 @pytest.fixture(scope="module")
-def ranks(start_quickly: Any) -> Results:
+def ranks(launch_quickly: Any) -> Results:
     """What each program returned on each of two ranks, started once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pllab.comm.launching.start_child", start_quickly)
-        return comm.launch(programs.run_all, 2, backend="gloo", timeout_s=200.0)
+    return launch_quickly(programs.run_all, 2, timeout_s=200)
 
 
 def one_process(*steps: int, freeze: bool = False, chain: Chain | None = None) -> dict[str, torch.Tensor]:
