@@ -259,19 +259,3 @@ def test_bad_arguments(arguments: dict[str, Any], sentence: str) -> None:
 def test_nothing_to_train() -> None:
     with pytest.raises(ValueError, match="all 2 parameters of Linear are frozen"):
         DataParallel(nn.Linear(1, 1).requires_grad_(False))
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs one CUDA GPU")
-@pytest.mark.parametrize("strategy", [None, "flat", "overlapped"])
-def test_one_gpu_with_nccl(strategy: Any) -> None:
-    comm.setup(0, 1)
-    try:
-        model = programs.Odd().cuda()
-        wrapped = DataParallel(model, strategy, bucket_bytes=programs.SMALL)
-        tokens, targets = programs.batch(0)
-        programs.loss_of(wrapped, tokens.cuda(), targets.cuda()).backward()
-        assert_same({n: None if g is None else g.cpu() for n, g in programs.gradients(model).items()}, one_gradient(0))
-        assert strategy or wrapped.strategy == "overlapped"
-    finally:
-        comm.teardown()

@@ -525,39 +525,6 @@ def test_a_pipe_used_from_two_threads_at_once_refuses() -> None:
         assert results[0].shape == (4, 6)
 
 
-def test_one_pipe_inside_two_stages_of_another_refuses() -> None:
-    inside, refused = threading.Event(), threading.Event()
-
-    class Waits(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            inside.set()
-            refused.wait(20)
-            return x
-
-    class CallsSecond(nn.Module):
-        """Lets micro-batch 0 pass, and runs the inner pipe for micro-batch 1."""
-
-        seen = 0
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.seen += 1
-            return x if self.seen == 1 else inner(x)
-
-    class CallsMeanwhile(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            assert inside.wait(20)
-            try:
-                return inner(x)
-            finally:
-                refused.set()
-
-    with Pipe(on_lanes([Waits(), nn.Identity()]), 1, timeout_s=30) as inner, torch.no_grad():
-        stages = [nn.Sequential(CallsSecond()), nn.Sequential(CallsMeanwhile())]
-        with Pipe.from_partitions(stages, ["cpu:0", "cpu:1"], num_microbatches=2, timeout_s=30) as outer:
-            with pytest.raises(RuntimeError, match="at work on another thread"):
-                outer(torch.randn(2, 6))
-
-
 def test_a_used_pipe_can_be_copied_and_the_copy_has_workers_of_its_own() -> None:
     parts = layers()
     plain = copy.deepcopy(nn.Sequential(*parts))
