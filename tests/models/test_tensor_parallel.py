@@ -1,6 +1,7 @@
 """A GPT-2 split over ranks against the plain one and against PyTorch's split; two ranks, started once, and four."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -238,6 +239,7 @@ def ranks(launch_quickly: Any) -> Results:
     return launch_quickly(everything, 2)
 
 
+@cache
 def expected_step() -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor | None]]:
     model = plain()
     ids, labels = batch()

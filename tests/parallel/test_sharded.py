@@ -1,6 +1,7 @@
 """FullyShardedDataParallel against the plain model with the whole batch, against FSDP2, and by counted messages."""
 
 import copy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ def ranks(launch_quickly: Any) -> Results:
     return launch_quickly(programs.run_all, 2, timeout_s=200)
 
 
+@cache
 def one_process(*steps: int, freeze: bool = False, chain: Chain | None = None) -> dict[str, torch.Tensor]:
     """The weights after steps on whole batches, in one process."""
     chain = chain or Chain(freeze=freeze)
@@ -33,6 +35,7 @@ def one_process(*steps: int, freeze: bool = False, chain: Chain | None = None) -
     return weights(chain)
 
 
+@cache
 def one_step(*steps: int) -> dict[str, torch.Tensor]:
     """The weights after one step on the sum of the gradients of some batches."""
     chain = Chain()

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from pllab.schedule import Kind, eager_one_f_one_b, gpipe, one_f_one_b, v_half, zb_h1, zb_h2
 from pllab.simulate import Costs, simulate
-from pllab.timeline import Timeline
 from tests.simulate.legal import positive, seconds
 
 ranks = st.integers(1, 8)
@@ -125,12 +124,6 @@ def test_gpipe_and_1f1b_have_one_bubble_without_messages(p: int, m: int, work: t
         assert timeline.bubble_overhead == pytest.approx((p - 1) / m)
 
 
-def idle_of_longest(timeline: Timeline) -> float:
-    """Seconds without work between first start and last end, of the rank for which that is longest."""
-    rows = [timeline.of_rank(rank) for rank in range(timeline.num_ranks)]
-    return max(row[-1].end - row[0].start - sum(span.duration for span in row) for row in rows)
-
-
 @given(p=ranks, more=st.integers(0, 12), work=st.tuples(positive, positive, positive))
 def test_zero_bubble_by_hand_leaves_the_bubble_of_its_table(
     p: int, more: int, work: tuple[float, float, float]
@@ -138,8 +131,8 @@ def test_zero_bubble_by_hand_leaves_the_bubble_of_its_table(
     weight, *others = sorted(work)
     costs = Costs(*others, weight)
     h1, h2 = simulate(zb_h1(p, p + more), costs), simulate(zb_h2(p, 2 * p - 1 + more), costs)
-    assert idle_of_longest(h1) == zb_h1_bubble(p, costs)
-    assert idle_of_longest(h2) == zb_h2_bubble(p, costs)
+    assert h1.period - h1.busy_of_ranks[0] == zb_h1_bubble(p, costs)
+    assert h2.period - h2.busy_of_ranks[0] == zb_h2_bubble(p, costs)
     assert 3 * zb_h1_bubble(p, Costs()) == one_f_one_b_bubble(p, Costs())
 
 
