@@ -29,12 +29,6 @@ def test_gpipe_has_the_bubble_and_the_memory_of_the_closed_forms(m: int, p: int,
     assert timeline.peak_in_flight == (m,) * p
 
 
-def test_a_split_backward_releases_half_and_half() -> None:
-    kinds = [Kind.F, Kind.F, Kind.I, Kind.F, Kind.W, Kind.I]
-    spans = [Span(0, Action(0, kind, n), n, n + 1) for n, kind in enumerate(kinds)]
-    assert Timeline.of(spans, "simulated").peak_in_flight == (2.5,)
-
-
 def test_overlapping_spans_count_once_and_communication_is_not_work() -> None:
     spans = [
         Span(0, Action(0, Kind.B, 0), 0.0, 2.0),

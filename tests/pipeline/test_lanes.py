@@ -125,18 +125,6 @@ def test_tuples_travel_between_stages() -> None:
         torch.testing.assert_close(grad, (4 * x * index[:, None]).sum(0) / 12)
 
 
-def test_dropout_follows_the_seed_and_not_the_threads() -> None:
-    stages: list[nn.Module] = [nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)) for _ in range(3)]
-    x = torch.randn(6, 6)
-    seen = []
-    with LaneExecutor(split_backwards(one_f_one_b(3, 3)), stages, mse) as executor:
-        for _ in range(3):
-            nn.Sequential(*stages).zero_grad()
-            torch.manual_seed(7)
-            seen.append([executor.step(x, x).loss, *(grad.sum().item() for grad in gradients(stages))])
-    assert seen[0] == seen[1] == seen[2]
-
-
 class Fails(nn.Module):
     """Fails on its third micro-batch."""
 
@@ -259,7 +247,7 @@ def test_lanes_are_not_kept_in_step() -> None:
             assert ran_ahead.wait(20)
             return super().forward(x)
 
-    with LaneExecutor(gpipe(2, 4), [Quick(6, 6), Slow(6, 6)], mse) as executor:
+    with LaneExecutor(gpipe(2, 4), [Quick(6, 6), Slow(6, 6)], mse, timeout_s=20) as executor:
         assert len(executor.step(torch.randn(4, 6), torch.randn(4, 6)).timeline.spans) == 16
 
 

@@ -139,12 +139,6 @@ def test_looped_families_have_the_bubble_of_their_papers(v: int) -> None:
                 assert idle(interleaved(p, m, v)) == 3 * (p - 1) + 3 * (p - m) * (v - 1)
 
 
-def test_interleaved_with_one_stage_a_rank_is_as_fast_as_1f1b() -> None:
-    for p in RANKS:
-        for m in MICROBATCHES:
-            assert simulate(interleaved(p, m, 1)).makespan == simulate(one_f_one_b(p, m)).makespan
-
-
 @pytest.mark.parametrize("v", range(1, 5))
 def test_interleaved_holds_what_megatron_holds(v: int) -> None:
     """The warm-up and one more: p(v-1) + 2(p-r-1) + 1 where p divides m; breadth-first holds everything."""
