@@ -81,6 +81,19 @@ def quick_ranks(start_quickly: Callable[..., Any], monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("pllab.comm.launching.start_child", start_quickly)
 
 
+@pytest.fixture(scope="session")
+def launch_quickly(start_quickly: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """`launch` with such processes, over gloo: for fixtures whose ranks several tests look at."""
+    from pllab.comm import launch
+
+    def launch_so(*arguments: Any, timeout_s: float = 120.0) -> list[Any]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("pllab.comm.launching.start_child", start_quickly)
+            return launch(*arguments, backend="gloo", timeout_s=timeout_s)
+
+    return launch_so
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _home_of_a_learner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What checks keep, they keep in a folder of these tests; notebooks of the same worker have another."""

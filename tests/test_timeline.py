@@ -29,12 +29,6 @@ def test_gpipe_has_the_bubble_and_the_memory_of_the_closed_forms(m: int, p: int,
     assert timeline.peak_in_flight == (m,) * p
 
 
-def test_a_split_backward_releases_half_and_half() -> None:
-    kinds = [Kind.F, Kind.F, Kind.I, Kind.F, Kind.W, Kind.I]
-    spans = [Span(0, Action(0, kind, n), n, n + 1) for n, kind in enumerate(kinds)]
-    assert Timeline.of(spans, "simulated").peak_in_flight == (2.5,)
-
-
 def test_overlapping_spans_count_once_and_communication_is_not_work() -> None:
     spans = [
         Span(0, Action(0, Kind.B, 0), 0.0, 2.0),
@@ -50,6 +44,15 @@ def test_a_rank_that_did_nothing_is_idle_and_an_empty_run_is_nothing() -> None:
     assert Timeline.of([span], "real", num_ranks=2).bubble_fraction == 0.5
     empty = Timeline.of([], "real")
     assert (empty.makespan, empty.bubble_fraction, empty.bubble_overhead, empty.peak_in_flight) == (0.0, 0.0, 0.0, ())
+
+
+def test_a_step_that_follows_another_forgives_a_late_start() -> None:
+    """Rank 1 runs from 10 to 12 without a gap: as the Zero Bubble paper counts, nobody is idle."""
+    spans = [Span(0, Action(0, Kind.F, 0), 0.0, 2.0), Span(1, Action(1, Kind.F, 0), 10.0, 12.0)]
+    timeline, empty = Timeline.of(spans, "real"), Timeline.of([], "real")
+    assert (timeline.period, timeline.steady_bubble_fraction) == (2.0, 0.0)
+    assert timeline.bubble_fraction == pytest.approx(20 / 24)
+    assert (empty.period, empty.steady_bubble_fraction) == (0.0, 0.0)
 
 
 def test_from_zero_moves_the_clock_and_nothing_else() -> None:

@@ -7,13 +7,13 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from pllab.bench.entrants import Track
 from pllab.bench.measure import Comparison
 from pllab.bench.missing_time import MarkedStage, MissingTime, missing_time
 from pllab.bench.racing import RaceResult
 from pllab.schedule import gpipe
 from pllab.simulate import Costs, simulate
 from pllab.traces import Recorded
+from tests.bench.test_racing import track
 from tests.lesson import strangers_09, variants_09
 
 PIPES = variants_09.RIGHT["09.5"] + strangers_09.RIGHT["09.5"]
@@ -22,11 +22,6 @@ PIPES = variants_09.RIGHT["09.5"] + strangers_09.RIGHT["09.5"]
 def recorded(num_microbatches, costs):
     schedule = gpipe(2, num_microbatches)
     return Recorded(schedule, simulate(schedule, costs), "host", "", 0, (0,))
-
-
-def track(num_rows):
-    rows = torch.randint(50, (num_rows, 9), generator=torch.Generator().manual_seed(1))
-    return Track(dataset=[(row[:-1], row[1:]) for row in rows], vocab_size=50, num_layers=2, width=16)
 
 
 # An eighth of the whole is (1, 1) forward and (2, 2) backward on the two stages; alone it takes 7 in place of 6.

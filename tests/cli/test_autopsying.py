@@ -1,4 +1,3 @@
-import json
 import pickle
 from dataclasses import replace
 
@@ -7,18 +6,11 @@ import pytest
 from pllab.autopsy import CAUSES
 from pllab.cli import main
 from pllab.lesson.faults import rehearse
-from tests.autopsy.test_dumps import DUMPS
-
-
-def write(folder, records):
-    paths = [folder / f"flight-{record.rank}.json" for record in records]
-    for path, record in zip(paths, records, strict=True):
-        path.write_text(json.dumps(record.to_json()))
-    return list(map(str, paths))
+from tests.autopsy.test_dumps import DUMPS, written
 
 
 def told_of(tmp_path, capsys, records) -> list[str]:
-    assert main(["autopsy", *write(tmp_path, records)]) == 0
+    assert main(["autopsy", *map(str, written(tmp_path, records))]) == 0
     return capsys.readouterr().out.splitlines()
 
 

@@ -182,11 +182,9 @@ def killed(number, size, failing):
 
 
 @pytest.fixture(scope="module")
-def seen(start_quickly):
+def seen(launch_quickly):
     """Per number of ranks, and per rank, what each program returned."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pllab.comm.launching.start_child", start_quickly)
-        return {size: launch(run_all, size, backend="gloo", timeout_s=60) for size in (2, 3, 4)}
+    return {size: launch_quickly(run_all, size, timeout_s=60) for size in (2, 3, 4)}
 
 
 @linux
@@ -226,7 +224,7 @@ def test_when_one_rank_cannot_none_gets_memory(seen):
 
 @linux
 @pytest.mark.ranks
-def test_a_killed_rank_leaves_nothing_behind(nothing_left):
+def test_a_killed_rank_leaves_nothing_behind(quick_ranks, nothing_left):
     before = free_bytes()
     with pytest.raises(RankError, match="rank 1 was killed by signal 9"):
         launch(killed, 2, 1, backend="gloo", timeout_s=60)

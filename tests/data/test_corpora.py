@@ -40,23 +40,26 @@ def test_docs_splits_share_no_paragraph_and_hold_out_a_tenth():
     assert 0.08 < len(validation) / (len(train) + len(validation)) < 0.12
 
 
-def test_numbers_are_translations():
+@pytest.fixture(scope="module")
+def number_words():
+    return {split: load_examples("numbers", split) for split in ("train", "validation", "test")}
+
+
+def test_numbers_are_translations(number_words):
     # The words alone must name the number: look German up in a table of all of them below 1000.
     numbers = {num2words(n, lang="de"): num2words(n, lang="en") for n in range(1000)}
-    every = [example for split in ("train", "validation", "test") for example in load_examples("numbers", split)]
-    small = [example for example in every if example.source in numbers]
+    small = [example for part in number_words.values() for example in part if example.source in numbers]
     assert len(small) == 1000
     assert all(numbers[example.source] == example.target for example in small)
     large = "einhundertsiebenundachtzigtausendachtzig"
-    assert Example(large, "one hundred and eighty-seven thousand and eighty") in load_examples("numbers")
+    assert Example(large, "one hundred and eighty-seven thousand and eighty") in number_words["train"]
 
 
-def test_number_splits_are_disjoint_and_repeatable():
-    splits = {split: load_examples("numbers", split) for split in ("train", "validation", "test")}
-    assert list(map(len, splits.values())) == [8000, 1000, 1000]
-    assert len({example for examples in splits.values() for example in examples}) == 10_000
-    assert load_examples("numbers", "test") == splits["test"]
-    assert load_examples("numbers", "test", limit=5) == splits["test"][:5]
+def test_number_splits_are_disjoint_and_repeatable(number_words):
+    assert list(map(len, number_words.values())) == [8000, 1000, 1000]
+    assert len({example for part in number_words.values() for example in part}) == 10_000
+    assert load_examples("numbers", "test") == number_words["test"]
+    assert load_examples("numbers", "test", limit=5) == number_words["test"][:5]
 
 
 def test_docs_are_the_default_and_a_limit_takes_the_first():
@@ -125,20 +128,6 @@ def test_validation_is_held_out_of_train_where_there_is_none(tmp_path):
     assert load_examples(str(path), split="validation", limit=2) == validation[:2]
 
 
-def test_local_files_are_copied_nowhere(tmp_path):
-    # datasets copies a local file into its cache unless it is streamed.
-    (tmp_path / "folder").mkdir()
-    write(tmp_path / "web.jsonl", WEB)
-    write(tmp_path / "folder" / "train.jsonl", WEB)
-    script = """
-from pllab.data import load_examples
-print(len(load_examples("web.jsonl")), len(load_examples("folder")))
-"""
-    result = run_offline(script, tmp_path, offline=False)
-    assert (result.stdout, result.stderr) == ("2 2\n", "")
-    assert not [file for file in (tmp_path / "home").rglob("*") if file.is_file()]
-
-
 @pytest.mark.parametrize(
     ("path", "columns", "message"),
     [
@@ -189,36 +178,35 @@ def test_a_split_that_is_not_there_is_refused_with_those_there_are(tmp_path):
         load_examples(limit=0)
 
 
-def run_offline(script: str, folder: Path, offline: bool = True):
-    """Run a script in a fresh process with a home of its own, in the hub's offline mode or not."""
-    home = folder / "home"
-    home.mkdir()
-    environment = {**os.environ, "HOME": str(home), "HF_HOME": str(home), "HF_HUB_OFFLINE": str(int(offline))}
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
-def test_without_a_network_the_embedded_default_is_named(tmp_path):
+def test_without_a_network_local_files_are_copied_nowhere_and_the_embedded_default_is_named(tmp_path):
+    """In a fresh process with a home of its own. datasets copies a local file into its cache unless it is streamed."""
+    (tmp_path / "folder").mkdir()
+    write(tmp_path / "web.jsonl", WEB)
+    write(tmp_path / "folder" / "train.jsonl", WEB)
     names = ["iwslt14-de-en", "tinyshakespeare", "openwebtext", "nobody/nothing"]
     script = f"""
+from pathlib import Path
 from pllab.data import DatasetError, load_examples
+print(len(load_examples("web.jsonl")), len(load_examples("folder")))
+print([file for file in Path("home").rglob("*") if file.is_file()])
 for name in {names!r}:
     try:
         load_examples(name, limit=2)
     except DatasetError as error:
         print(error)
 """
-    result = run_offline(script, tmp_path)
-    for name, line in zip(names, result.stdout.splitlines(), strict=True):
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {**os.environ, "HOME": str(home), "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert result.stderr == ""
+    read, copied, *sentences = result.stdout.splitlines()
+    assert (read, copied) == ("2 2", "[]")
+    for name, line in zip(names, sentences, strict=True):
         assert line.startswith(f"data set {name!r} could not be loaded")
         assert "use the embedded 'docs' or 'numbers'" in line
-    assert result.stderr == ""
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A GPT-2 split over ranks against the plain one and against PyTorch's split; two ranks, started once, and four."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -224,12 +225,11 @@ def everything(rank: int, world_size: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def ranks(start_quickly: Any) -> Results:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pllab.comm.launching.start_child", start_quickly)
-        return comm.launch(everything, 2, backend="gloo", timeout_s=120.0)
+def ranks(launch_quickly: Any) -> Results:
+    return launch_quickly(everything, 2)
 
 
+@cache
 def expected_step() -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor | None]]:
     model = plain()
     ids, labels = batch()
@@ -251,33 +251,22 @@ def assert_same(actual: dict[str, Any], expected: dict[str, Any], factor: float 
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("mode", MODES)
-def test_a_step_is_the_plain_model_s(ranks: Results, mode: str) -> None:
+def test_a_step_is_the_plain_model_s_and_so_is_one_of_the_layers_of_a_pipeline(ranks: Results, mode: str) -> None:
     loss, logits, gradients = expected_step()
     assert gradients[FROZEN] is None
     num_targets = int((batch()[1][:, 1:] != -100).sum())
-    for rank, result in enumerate(ranks):
-        got = result[f"step {mode}"]
-        torch.testing.assert_close(got["loss"], loss)
-        torch.testing.assert_close(got["loss by num_items"], loss * num_targets / NUM_ITEMS)
-        mine = logits.tensor_split(2, -1)[rank] if MODES[mode].get("loss_parallel") else logits
-        torch.testing.assert_close(got["logits"], mine)
-        assert_same(got["gradients"], gradients)
-        assert got["num_heads"] == {2}
-
-
-@pytest.mark.ranks
-@pytest.mark.parametrize("mode", MODES)
-def test_the_layers_of_a_pipeline_give_the_same(ranks: Results, mode: str) -> None:
-    loss, logits, gradients = expected_step()
     sums = nn.Sequential(*layers_of(plain()))(batch()).detach()
-    num_targets = int((batch()[1][:, 1:] != -100).sum())
     torch.testing.assert_close(sums.sum(), loss * num_targets)
     for rank, result in enumerate(ranks):
-        got = result[f"chain {mode}"]
-        torch.testing.assert_close(got["sums"], sums)
+        whole, layers = result[f"step {mode}"], result[f"chain {mode}"]
+        torch.testing.assert_close(whole["loss"], loss)
+        torch.testing.assert_close(whole["loss by num_items"], loss * num_targets / NUM_ITEMS)
+        torch.testing.assert_close(layers["sums"], sums)
         mine = logits.tensor_split(2, -1)[rank] if MODES[mode].get("loss_parallel") else logits
-        torch.testing.assert_close(got["logits"], mine)
-        assert_same(got["gradients"], gradients, num_targets)
+        for got, factor in ((whole, 1), (layers, num_targets)):
+            torch.testing.assert_close(got["logits"], mine)
+            assert_same(got["gradients"], gradients, factor)
+        assert whole["num_heads"] == {2}
 
 
 @pytest.mark.ranks

@@ -1,7 +1,8 @@
-"""DataParallel against one process with the whole batch, against torch's DDP, and by counted messages."""
+"""DataParallel, and the loop over gradients, against one process, against torch's DDP, and by counted messages."""
 
 import gc
 import weakref
+from functools import cache
 from typing import Any
 
 import pytest
@@ -9,16 +10,32 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.parallel import DataParallel
+from pllab.parallel import (
+    DataParallel,
+    average_gradients,
+    broadcast_parameters,
+    check_same_parameters_used,
+    global_sum,
+    num_target_tokens,
+    token_weighted,
+)
 from tests.parallel import programs
 from tests.parallel.programs import assert_same
 
 Results = list[dict[str, Any]]
 STRATEGIES = programs.STRATEGIES
 
+
+@pytest.fixture(scope="module")
+def ranks(launch_quickly: Any) -> Results:
+    """Per rank, what each program returned; two gloo ranks, started once."""
+    return launch_quickly(programs.run_all, 2)
+
+
 linux = pytest.mark.skipif("shared" not in STRATEGIES, reason="memory is shared through /proc and /dev/shm")
 
 
+@cache
 def one_process(num_steps: int = programs.NUM_STEPS) -> dict[str, torch.Tensor]:
     """The weights after training on the concatenated batches, from rank 0's weights."""
     model = programs.Odd(seed=0)
@@ -30,6 +47,7 @@ def one_process(num_steps: int = programs.NUM_STEPS) -> dict[str, torch.Tensor]:
     return programs.weights(model)
 
 
+@cache
 def one_gradient(*steps: int) -> dict[str, torch.Tensor | None]:
     """The sum of the gradients of some batches at rank 0's weights."""
     model = programs.Odd(seed=0)
@@ -261,17 +279,78 @@ def test_nothing_to_train() -> None:
         DataParallel(nn.Linear(1, 1).requires_grad_(False))
 
 
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs one CUDA GPU")
-@pytest.mark.parametrize("strategy", [None, "flat", "overlapped"])
-def test_one_gpu_with_nccl(strategy: Any) -> None:
-    comm.setup(0, 1)
-    try:
-        model = programs.Odd().cuda()
-        wrapped = DataParallel(model, strategy, bucket_bytes=programs.SMALL)
-        tokens, targets = programs.batch(0)
-        programs.loss_of(wrapped, tokens.cuda(), targets.cuda()).backward()
-        assert_same({n: None if g is None else g.cpu() for n, g in programs.gradients(model).items()}, one_gradient(0))
-        assert strategy or wrapped.strategy == "overlapped"
-    finally:
-        comm.teardown()
+# The loop to read first, alone and refused, and losses of ranks with 10 and with 100 targets.
+
+
+@pytest.mark.ranks
+def test_a_gradient_on_one_rank_only_is_named_on_every_rank(ranks: Results) -> None:
+    for result in ranks:
+        assert result["refusals"]["gradients"].startswith(
+            "sometimes.weight has a gradient on rank 0 and none on rank 1;"
+        )
+
+
+def test_one_message_per_gradient_and_none_for_frozen_tied_or_unused() -> None:
+    model = programs.Odd()
+    programs.loss_of(model, *programs.batch(0)).backward()
+    before = programs.gradients(model)
+    with comm.record_messages() as ledger:
+        average_gradients(model)
+    assert [message.shape for message in ledger.messages] == [(11, 6), (6, 6), (6,)]
+    assert all(torch.equal(before[n], p.grad) for n, p in model.named_parameters() if p.grad is not None)
+    check_same_parameters_used(model)
+
+
+def test_broadcast_sends_parameters_once_and_buffers() -> None:
+    model = programs.Odd()
+    with comm.record_messages() as ledger:
+        broadcast_parameters(model)
+    assert ledger.count("broadcast") == len(list(model.parameters())) + 1
+    assert {message.peer for message in ledger.messages} == {0}
+
+
+@cache
+def of_unequal_targets() -> dict[str, torch.Tensor | None]:
+    model = programs.Odd()
+    ids, labels = (torch.cat(parts) for parts in zip(programs.unequal(0), programs.unequal(1), strict=True))
+    logits = model(ids)[:, :-1].flatten(0, 1)
+    nn.functional.cross_entropy(logits, labels[:, 1:].flatten()).backward()
+    return programs.gradients(model)
+
+
+@pytest.mark.ranks
+def test_token_weighted_gives_the_one_process_gradient(ranks: Results) -> None:
+    for result in ranks:
+        assert result["tokens token_weighted"]["total"] == 110
+        for name, gradient in of_unequal_targets().items():
+            if gradient is not None:
+                torch.testing.assert_close(result["tokens token_weighted"]["gradients"][name], gradient)
+
+
+@pytest.mark.ranks
+def test_the_mean_of_means_does_not(ranks: Results) -> None:
+    expected = of_unequal_targets()["body.weight"]
+    actual = ranks[0]["tokens mean of means"]["gradients"]["body.weight"]
+    assert expected is not None
+    assert (actual - expected).norm() > 0.1 * expected.norm()
+
+
+@pytest.mark.ranks
+def test_no_target_anywhere_is_refused(ranks: Results) -> None:
+    for result in ranks:
+        assert "0 target tokens on all ranks" in result["refusals"]["no targets"]
+
+
+def test_targets_are_counted_after_the_shift() -> None:
+    assert num_target_tokens(torch.tensor([[5, 6, -100], [7, 8, 9]])) == 3
+    assert num_target_tokens(torch.tensor([[5], [6]])) == 0
+
+
+def test_alone_it_is_the_mean() -> None:
+    assert global_sum(3) == 3.0
+    assert token_weighted(torch.tensor(6.0), 3).item() == 2.0
+
+
+def test_a_known_total_sends_nothing_and_covers_accumulation() -> None:
+    parts = [token_weighted(torch.tensor(loss), tokens, total=4) for loss, tokens in ((1.0, 1), (6.0, 3))]
+    assert sum(parts).item() == 1.75

@@ -14,11 +14,9 @@ pytestmark = pytest.mark.ranks
 
 
 @pytest.fixture(scope="module")
-def ranks(start_quickly: Any) -> list[dict[str, Any]]:
+def ranks(launch_quickly: Any) -> list[dict[str, Any]]:
     """What each program returned on each of four ranks, started once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pllab.comm.launching.start_child", start_quickly)
-        return comm.launch(programs.run_all, 4, backend="gloo", timeout_s=200.0)
+    return launch_quickly(programs.run_all, 4, timeout_s=200)
 
 
 def test_every_group_of_the_mesh_has_the_deadline_that_was_asked_for(ranks: list[dict[str, Any]]) -> None:

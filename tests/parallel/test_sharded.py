@@ -1,6 +1,7 @@
 """FullyShardedDataParallel against the plain model with the whole batch, against FSDP2, and by counted messages."""
 
 import copy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,13 +18,12 @@ pytestmark = pytest.mark.ranks
 
 
 @pytest.fixture(scope="module")
-def ranks(start_quickly: Any) -> Results:
+def ranks(launch_quickly: Any) -> Results:
     """What each program returned on each of two ranks, started once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pllab.comm.launching.start_child", start_quickly)
-        return comm.launch(programs.run_all, 2, backend="gloo", timeout_s=200.0)
+    return launch_quickly(programs.run_all, 2, timeout_s=200)
 
 
+@cache
 def one_process(*steps: int, freeze: bool = False, chain: Chain | None = None) -> dict[str, torch.Tensor]:
     """The weights after steps on whole batches, in one process."""
     chain = chain or Chain(freeze=freeze)
@@ -35,6 +35,7 @@ def one_process(*steps: int, freeze: bool = False, chain: Chain | None = None) -
     return weights(chain)
 
 
+@cache
 def one_step(*steps: int) -> dict[str, torch.Tensor]:
     """The weights after one step on the sum of the gradients of some batches."""
     chain = Chain()

@@ -216,10 +216,8 @@ def everything(rank: int, world_size: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=[2, 4])
-def ranks(request: pytest.FixtureRequest, start_quickly: Any) -> Results:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pllab.comm.launching.start_child", start_quickly)
-        return comm.launch(everything, request.param, backend="gloo", timeout_s=120.0)
+def ranks(request: pytest.FixtureRequest, launch_quickly: Any) -> Results:
+    return launch_quickly(everything, request.param)
 
 
 def whole_run() -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor | None], Whole]:

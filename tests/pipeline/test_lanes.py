@@ -39,7 +39,7 @@ def gradients(stages: list[nn.Module]) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize(
     ("num_ranks", "num_microbatches"),
-    [(1, 2), (2, 5), (3, 2)] + exhaustive((1, 1), (1, 5), (2, 1), (2, 2), (3, 1), (3, 5)),
+    [(2, 5), *exhaustive((1, 1), (1, 2), (1, 5), (2, 1), (2, 2), (3, 1), (3, 2), (3, 5))],
 )
 @pytest.mark.parametrize("family", GENERATORS)
 def test_every_family_gives_the_plain_models_loss_and_gradients(
@@ -123,18 +123,6 @@ def test_tuples_travel_between_stages() -> None:
     assert step.loss == pytest.approx((8 * x * index[:, None]).mean().item(), abs=1e-6)
     for grad in gradients(stages):  # of w1 w2 w3 x index / 12 by one weight of 2: 4 x index / 12
         torch.testing.assert_close(grad, (4 * x * index[:, None]).sum(0) / 12)
-
-
-def test_dropout_follows_the_seed_and_not_the_threads() -> None:
-    stages: list[nn.Module] = [nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)) for _ in range(3)]
-    x = torch.randn(6, 6)
-    seen = []
-    with LaneExecutor(split_backwards(one_f_one_b(3, 3)), stages, mse) as executor:
-        for _ in range(3):
-            nn.Sequential(*stages).zero_grad()
-            torch.manual_seed(7)
-            seen.append([executor.step(x, x).loss, *(grad.sum().item() for grad in gradients(stages))])
-    assert seen[0] == seen[1] == seen[2]
 
 
 class Fails(nn.Module):
@@ -259,7 +247,7 @@ def test_lanes_are_not_kept_in_step() -> None:
             assert ran_ahead.wait(20)
             return super().forward(x)
 
-    with LaneExecutor(gpipe(2, 4), [Quick(6, 6), Slow(6, 6)], mse) as executor:
+    with LaneExecutor(gpipe(2, 4), [Quick(6, 6), Slow(6, 6)], mse, timeout_s=20) as executor:
         assert len(executor.step(torch.randn(4, 6), torch.randn(4, 6)).timeline.spans) == 16
 
 
@@ -323,41 +311,6 @@ def test_a_stage_that_wakes_after_the_step_was_given_up_adds_nothing() -> None:
     assert late and last.weight.grad is None  # a last stage's backward waits for no packet
 
 
-def test_a_loss_that_is_no_tensor_is_named() -> None:
-    with LaneExecutor(gpipe(1, 1), linears(1), lambda *_: None) as executor:
-        with pytest.raises(ValueError, match="the loss is None; return a tensor"):
-            executor.step(torch.randn(2, 6), torch.randn(2, 6))
-
-
-def test_a_batch_and_targets_of_different_rows_are_refused() -> None:
-    """Three targets for seven rows would be stretched, micro-batch by micro-batch, without a word."""
-    with LaneExecutor(gpipe(2, 3), linears(2), mse) as executor:
-        with pytest.raises(ValueError, match="the batch has 7 rows and the targets 3"):
-            executor.step(torch.randn(7, 6), torch.randn(3, 6))
-
-
-def test_two_threads_in_one_executor_are_refused() -> None:
-    """Each lane has one queue of outcomes, and two steps would take each other's."""
-    inside, gate = threading.Event(), threading.Event()
-
-    class Waits(nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            inside.set()
-            gate.wait(20)
-            return super().forward(x)
-
-    x = torch.randn(2, 6)
-    with LaneExecutor(gpipe(1, 1), [Waits(6, 6)], mse, timeout_s=20) as executor:
-        first = threading.Thread(target=executor.step, args=(x, x))
-        first.start()
-        assert inside.wait(20)
-        with pytest.raises(RuntimeError, match="at work on another thread; make a pipe or executor for each thread"):
-            executor.step(x, x)
-        gate.set()
-        first.join(20)
-        assert executor.step(x, x).loss > 0
-
-
 @pytest.mark.parametrize("cut_off", [lambda out, y: torch.tensor(mse(out, y).item()), lambda *_: torch.tensor(1)])
 def test_a_loss_that_leads_back_to_no_output_is_refused(cut_off) -> None:
     """The plain model says so in backward; here there would be no gradient, and no word."""
@@ -371,6 +324,7 @@ def test_what_is_missing_or_of_a_wrong_type_is_named() -> None:
     x = torch.randn(2, 6)
     with LaneExecutor(gpipe(2, 2), linears(2), mse, timeout_s=20) as executor:
         for given, sentence in [
+            ((x[:1].expand(7, 6), x), "the batch has 7 rows and the targets 2"),  # which would be stretched
             ((x, None), "targets has NoneType; a pipeline passes a tensor"),
             ((None, x), "batch has NoneType; a pipeline passes a tensor"),
             ((x, [x]), "targets has list; a pipeline passes a tensor"),
@@ -379,6 +333,9 @@ def test_what_is_missing_or_of_a_wrong_type_is_named() -> None:
         ]:
             with pytest.raises(ValueError, match=sentence):
                 executor.step(*given)  # type: ignore[arg-type]
+    with LaneExecutor(gpipe(1, 1), linears(1), lambda *_: None) as executor:
+        with pytest.raises(ValueError, match="the loss is None; return a tensor"):
+            executor.step(x, x)
     with LaneExecutor(gpipe(1, 2), linears(1), mse, mean_over=lambda _: None, timeout_s=20) as executor:  # type: ignore
         with pytest.raises(ValueError, match="mean_over gives None for a micro-batch; return how many"):
             executor.step(x, x)

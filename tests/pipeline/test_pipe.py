@@ -77,27 +77,6 @@ def test_a_lane_that_holds_two_stages() -> None:
         assert pipe.last_timeline.num_ranks == 2
 
 
-def test_stages_really_overlap() -> None:
-    """Stage 0 on micro-batch 1 and stage 1 on micro-batch 0 wait for each other; run in turn they never meet."""
-    meeting = threading.Barrier(2, timeout=5)
-
-    class Meet(nn.Module):
-        def __init__(self, skip: int) -> None:
-            super().__init__()
-            self.skip, self.calls = skip, 0
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.calls += 1
-            if self.calls != self.skip:
-                meeting.wait()
-            return x
-
-    # stage 0 meets on its calls 2, 3 and 4, stage 1 on its calls 1, 2 and 3
-    seq = nn.Sequential(WithDevice(Meet(skip=1), "cpu:0"), WithDevice(Meet(skip=4), "cpu:1"))
-    with Pipe(seq, 1, timeout_s=20) as pipe, torch.no_grad():
-        assert torch.equal(pipe(torch.arange(4.0)), torch.arange(4.0))
-
-
 def test_split_size_is_a_number_of_rows_and_num_microbatches_a_count() -> None:
     with Pipe(on_lanes(layers()), split_size=2) as pipe:
         pipe(torch.randn(8, 6))
@@ -526,39 +505,6 @@ def test_a_pipe_used_from_two_threads_at_once_refuses() -> None:
         gate.set()
         first.join(20)
         assert results[0].shape == (4, 6)
-
-
-def test_one_pipe_inside_two_stages_of_another_refuses() -> None:
-    inside, refused = threading.Event(), threading.Event()
-
-    class Waits(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            inside.set()
-            refused.wait(20)
-            return x
-
-    class CallsSecond(nn.Module):
-        """Lets micro-batch 0 pass, and runs the inner pipe for micro-batch 1."""
-
-        seen = 0
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.seen += 1
-            return x if self.seen == 1 else inner(x)
-
-    class CallsMeanwhile(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            assert inside.wait(20)
-            try:
-                return inner(x)
-            finally:
-                refused.set()
-
-    with Pipe(on_lanes([Waits(), nn.Identity()]), 1, timeout_s=30) as inner, torch.no_grad():
-        stages = [nn.Sequential(CallsSecond()), nn.Sequential(CallsMeanwhile())]
-        with Pipe.from_partitions(stages, ["cpu:0", "cpu:1"], num_microbatches=2, timeout_s=30) as outer:
-            with pytest.raises(RuntimeError, match="at work on another thread"):
-                outer(torch.randn(2, 6))
 
 
 def test_a_used_pipe_can_be_copied_and_the_copy_has_workers_of_its_own() -> None:

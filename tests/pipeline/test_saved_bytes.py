@@ -11,17 +11,9 @@ ROWS, WIDTH = 4, 8
 ONE = ROWS * WIDTH * 4  # bytes of an activation
 
 
-def test_parameters_are_not_counted():
-    layer = nn.Linear(WIDTH, WIDTH)
-    x = torch.randn(ROWS, WIDTH, requires_grad=True)
-    with live_saved_bytes([layer]) as saved:
-        out = layer(x)
-    assert out.requires_grad
-    assert saved.now == (ONE,)  # the input alone: autograd keeps the weight too
-
-
-def test_buffers_are_not_counted():
-    layer = nn.BatchNorm1d(WIDTH).eval()
+@pytest.mark.parametrize("layer", [nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH).eval()])
+def test_parameters_and_buffers_are_not_counted(layer):
+    """The input alone, though autograd keeps the weight and the statistics too."""
     x = torch.randn(ROWS, WIDTH, requires_grad=True)
     with live_saved_bytes([layer]) as saved:
         out = layer(x)

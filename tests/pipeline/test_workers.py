@@ -115,19 +115,6 @@ def test_compute_waits_as_long_as_something_ends() -> None:
     assert len(asked) >= 6
 
 
-# the staircase of the docstring
-DRAWN = [
-    [(0, 0)],
-    [(1, 0), (0, 1)],
-    [(2, 0), (1, 1)],
-    [(2, 1)],
-]
-
-
-def test_three_micro_batches_on_two_partitions_are_the_drawn_staircase() -> None:
-    assert [sorted(tick) for tick in clock_cycles(3, 2)] == [sorted(tick) for tick in DRAWN]
-
-
 @given(m=st.integers(1, 20), p=st.integers(1, 20))
 def test_every_cell_once_one_tick_after_its_predecessor_and_no_tick_too_many(m: int, p: int) -> None:
     ticks = list(clock_cycles(m, p))

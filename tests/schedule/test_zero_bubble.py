@@ -21,7 +21,6 @@ from pllab.schedule import (
 )
 from pllab.schedule.search.problem import SearchProblem
 from pllab.simulate import Costs, simulate
-from pllab.timeline import Timeline
 from tests.schedule.every_order import every_schedule
 
 # Zero Bubble (Qi et al., 2024), tables of the profiled models: stages, micro-batches, F, I, W and message in ms, then
@@ -43,15 +42,9 @@ PUBLISHED = [
 names = [f"p{p}-m{m}-F{f}" for p, m, f, *_ in PUBLISHED]
 
 
-def longest(timeline: Timeline) -> float:
-    """The paper's cost of a step: the longest time of one rank from its first start to its last end."""
-    rows = [timeline.of_rank(rank) for rank in range(timeline.num_ranks)]
-    return max(max(span.end for span in row) - row[0].start for row in rows)
-
-
 def bubble(schedule: Schedule, costs: Costs) -> float:
     work = schedule.num_microbatches * (costs.duration(0, Kind.F) + costs.duration(0, Kind.B))
-    return 1 - work / longest(simulate(schedule, costs))
+    return 1 - work / simulate(schedule, costs).period
 
 
 SAMPLE = ("p8-m24-F18.522", "p8-m64-F29.935", "p16-m48-F11.347")
@@ -86,12 +79,17 @@ def questions(draw: st.DrawFn, most: int = 5) -> tuple[int, int, Costs, float, H
 
 @settings(max_examples=60, deadline=None)
 @given(question=questions())
-def test_every_question_gets_a_legal_schedule_within_the_memory(question: tuple[int, int, Costs, float, Held]) -> None:
+def test_every_question_gets_a_legal_schedule_within_the_memory_and_above_its_floors(
+    question: tuple[int, int, Costs, float, Held],
+) -> None:
     p, m, costs, limit, held = question
     schedule = zero_bubble(p, m, costs, limit, held)
     check(schedule, limit, held)
     assert (schedule.num_stages, schedule.num_microbatches, schedule.num_ranks) == (p, m, p)
     assert schedule.num_actions == 3 * p * m and schedule.is_split
+    work, timeline = SearchProblem.of(p, m, costs, limit, held), simulate(schedule, costs)
+    assert timeline.period >= work.floor_of_longest() * (1 - 1e-9)
+    assert timeline.makespan >= work.floor_of_makespan() * (1 - 1e-9)
 
 
 @settings(max_examples=60, deadline=None)
@@ -102,7 +100,7 @@ def test_it_is_never_worse_than_1f1b_in_the_memory_of_1f1b(question: tuple[int, 
     ours = simulate(zero_bubble(p, m, costs, max(limit, *peak_in_flight(plain)), held), costs)
     theirs = simulate(plain, costs)
     assert ours.makespan <= theirs.makespan * (1 + 1e-9)
-    assert longest(ours) <= longest(theirs) * (1 + 1e-9)
+    assert ours.period <= theirs.period * (1 + 1e-9)
 
 
 FAMILIES = (gpipe, one_f_one_b, eager_one_f_one_b, zb_h1, zb_h2)
@@ -127,7 +125,7 @@ def assert_no_family_is_better(question: tuple[int, int, Costs, float, Held]) ->
         for other in theirs:
             assert ours.makespan <= other.makespan * (1 + 1e-9)
             ends_later = other.makespan > ours.makespan * (1 + 1e-9)
-            assert ends_later or longest(ours) <= longest(other) * (1 + 1e-9)
+            assert ends_later or ours.period <= other.period * (1 + 1e-9)
 
 
 @pytest.mark.exhaustive
@@ -156,21 +154,11 @@ def test_of_makespans_that_differ_by_rounding_the_quicker_slowest_rank_decides()
     assert_no_family_is_better((2, 7, Costs(0.2, 0.0, 0.4), 2.0, Held(input_share=0.0)))
 
 
-@settings(max_examples=60, deadline=None)
-@given(question=questions())
-def test_nothing_is_below_its_floors(question: tuple[int, int, Costs, float, Held]) -> None:
-    p, m, costs, limit, held = question
-    work = SearchProblem.of(p, m, costs, limit, held)
-    timeline = simulate(zero_bubble(p, m, costs, limit, held), costs)
-    assert longest(timeline) >= work.floor_of_longest() * (1 - 1e-9)
-    assert timeline.makespan >= work.floor_of_makespan() * (1 - 1e-9)
-
-
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 6), (4, 8), (4, 16), (8, 24)])
 def test_equal_costs_have_a_third_of_the_bubble_and_with_twice_the_memory_none(p: int, m: int) -> None:
     third = simulate(zero_bubble(p, m, Costs(), p), Costs())
     assert third.makespan == 3 * m + p - 1  # 1F1B has 3 * m + 3 * (p - 1)
-    assert longest(simulate(zero_bubble(p, m, Costs(), 2 * p - 1), Costs())) == 3 * m
+    assert simulate(zero_bubble(p, m, Costs(), 2 * p - 1), Costs()).period == 3 * m
 
 
 UNEQUAL = Costs((1.0, 2.0), (1.5, 0.5), (0.5, 1.0), 0.25)
@@ -181,7 +169,7 @@ UNEQUAL = Costs((1.0, 2.0), (1.5, 0.5), (0.5, 1.0), 0.25)
 def test_two_by_two_is_as_short_as_the_best_of_all_orders(costs: Costs, limit: float) -> None:
     ours = simulate(zero_bubble(2, 2, costs, limit), costs)
     everything = [simulate(schedule, costs) for schedule in every_schedule(2, 2, limit, Held())]
-    assert longest(ours) == pytest.approx(min(map(longest, everything)))
+    assert ours.period == pytest.approx(min(timeline.period for timeline in everything))
     last_end_first = simulate(zero_bubble(2, 2, costs, limit, makespan_first=True), costs)
     assert last_end_first.makespan == pytest.approx(min(timeline.makespan for timeline in everything))
 
@@ -214,7 +202,7 @@ def test_a_quicker_slowest_rank_is_not_worth_a_later_end() -> None:
     """Of all orders of this question none has both ZB-H1's slowest rank and 1F1B's makespan."""
     costs = Costs((9.0, 7.0), 0.0, (1.5, 3.5))
     ours, late = simulate(zero_bubble(2, 3, costs, 2), costs), simulate(zb_h1(2, 3), costs)
-    assert longest(late) < longest(ours) and ours.makespan < late.makespan
+    assert late.period < ours.period and ours.makespan < late.makespan
     assert ours.makespan <= simulate(one_f_one_b(2, 3), costs).makespan
 
 

@@ -20,8 +20,7 @@ from pllab.schedule import (
     peak_in_flight,
 )
 from pllab.simulate import Costs, simulate
-from pllab.timeline import Span
-from tests.simulate.legal import runs, schedules, seconds
+from tests.simulate.legal import runs, schedules
 
 
 def longest_paths(schedule: Schedule, costs: Costs) -> dict[Action, float]:
@@ -108,33 +107,6 @@ def test_no_run_is_shorter_than_its_work(run: tuple[Schedule, Costs]) -> None:
     assert timeline.peak_in_flight == peak_in_flight(schedule)
 
 
-@given(run=runs(), more=seconds)
-def test_slower_messages_delay_and_never_occupy(run: tuple[Schedule, Costs], more: float) -> None:
-    schedule, costs = run
-    slower = Costs(
-        costs.forward,
-        costs.backward_input,
-        costs.backward_weight,
-        costs.p2p + more,
-    )
-    before, after = simulate(schedule, costs), simulate(schedule, slower)
-    assert after.makespan >= before.makespan and after.busy == before.busy
-    if schedule.num_ranks == 1:
-        assert after.makespan == before.makespan
-
-
-def test_a_message_delays_its_receiver_only_between_ranks() -> None:
-    rows = [["0F0", "1F0", "1B0", "0B0"]]
-    assert simulate(Schedule.of(rows), Costs(p2p=10.0)).makespan == 6.0
-    timeline = simulate(Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]]), Costs(p2p=0.5))
-    assert [(str(span.action), span.start) for span in timeline.of_rank(0)] == [
-        ("0F0", 0.0),
-        ("0F1", 1.0),
-        ("0B0", 5.0),
-        ("0B1", 8.0),
-    ]
-
-
 ILLEGAL = {
     "deadlock": [["0F0", "0B0", "0F1", "0B1"], ["1F1", "1B1", "1F0", "1B0"]],
     "backward first": [["0B0", "0F0"]],
@@ -207,12 +179,6 @@ def test_costs_for_other_stages_are_refused() -> None:
         simulate(gpipe(2, 2), Costs(forward=(1.0, 1.0, 1.0)))
     with pytest.raises(ValueError, match="costs are given for 1 stages but the schedule has 2"):
         simulate(gpipe(2, 2), Costs(p2p=1.0, backward=[8.0]))
-
-
-def test_the_first_span_and_a_makespan() -> None:
-    timeline = simulate(one_f_one_b(2, 2))
-    assert timeline.makespan == 9.0
-    assert timeline.spans[0] == Span(0, Action.parse("0F0"), 0.0, 1.0)
 
 
 @pytest.mark.parametrize("was_on", [True, False])

@@ -252,13 +252,7 @@ def resumed(rank, world_size, folder, configs):
     return rows
 
 
-SOME = [
-    SAVED,
-    {"dp": 4, "zero": 1},
-    {"dp": 2, "pp": 2},
-    {"tp": 2, "pp": 2},
-    {"dp": 4, "zero": 2, "implementation": "pytorch"},
-]
+SOME = [SAVED, {"tp": 2, "pp": 2}, {"dp": 4, "zero": 2, "implementation": "pytorch"}]
 
 
 @pytest.mark.ranks

@@ -66,7 +66,7 @@ def test_what_was_learned_is_translated_back(trained):
 def test_padding_changes_no_translation(trained):
     """Unseen words, so that only the tokens themselves decide, and not what was learned by heart."""
     model, tokenizer = trained
-    sources = ["elf", "siebenundvierzig", "neun", "dreissig", "o"]
+    sources = ["elf", "siebenundvierzig", "o"]
     alone = [translate(model, tokenizer, [source], 40)[0] for source in sources]
     together = translate(model, tokenizer, sources, 40)
     assert [text[:8] for text in together] == [text[:8] for text in alone]

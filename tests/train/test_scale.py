@@ -109,19 +109,6 @@ def test_gradients_count_whatever_travels_between_backward_and_step(axes: dict[s
     assert flags == (4 * NUM_TENSORS if "dp" in axes else 0)
 
 
-@pytest.mark.parametrize(("tp", "loss_parallel"), [(2, True), (4, False), *exhaustive((2, False), (4, True))])
-def test_tensor_parallel_sums_four_times_in_a_block(tp: int, loss_parallel: bool) -> None:
-    rows = 3
-    (rank,) = ranks_of(tp=tp, batch_size=rows, loss_parallel=loss_parallel)
-    hidden, tokens = 4 * rows * T * D, 4 * rows * T
-    sums = 4 * LAYERS + 2  # the embedding in forward, the head in backward
-    logits = {("tp", "all_gather"): (1, tokens * share(V, tp))}  # a shorter slice is filled up
-    of_loss = (2, 3 * tokens) if loss_parallel else (0, 0)  # the highest; the sum and the target's logit
-    assert counts_of(rank) == {
-        ("tp", "all_reduce"): (2 + sums + of_loss[0], 16 + sums * hidden + of_loss[1]),
-    } | ({} if loss_parallel else logits)
-
-
 @pytest.mark.parametrize(
     ("schedule", "parts", "boundaries"), [("interleaved", 4, 3), *exhaustive(("1f1b", 2, 1), ("1f1b", 5, 1))]
 )

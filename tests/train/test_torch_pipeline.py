@@ -3,19 +3,22 @@
 import pytest
 
 from pllab.comm import RankError, launch
+from tests.tiers import exhaustive
 from tests.train import pipelines
 
 pytestmark = pytest.mark.ranks
 CASES = [
-    ("gpipe", False, False),
-    ("1f1b", False, False),
     ("interleaved", False, False),
     ("zb_h1", False, False),
-    ("zbv", False, False),
     ("zbv", True, False),
-    ("1f1b", True, False),
     ("1f1b", False, True),
-    ("interleaved", False, True),
+    *exhaustive(
+        ("gpipe", False, False),
+        ("1f1b", False, False),
+        ("zbv", False, False),
+        ("1f1b", True, False),
+        ("interleaved", False, True),
+    ),
 ]
 
 

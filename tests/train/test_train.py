@@ -11,6 +11,7 @@ from pllab.comm import launch
 from pllab.train import TrainConfig, loop, train, train_as_rank
 from pllab.train.results import load_results
 from tests.pipeline.tracer import way_of
+from tests.tiers import exhaustive
 from tests.train import sizes
 
 TINY = sizes.TINY | {"samples_per_epoch": 24, "validation_samples": 10, "n_layer": 4, "n_embd": 32}
@@ -33,7 +34,13 @@ def assert_same_losses(result, expected):
     assert result.validation_loss == pytest.approx(expected.validation_loss, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", MODES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("model_parallel", "pipeline, ragged", "zbv", "zero_bubble"),
+        *exhaustive("gpipe", "1f1b", "interleaved", "zb_h1"),
+    ],
+)
 def test_modes_in_one_process_have_the_losses_of_one_device(name, single, tmp_path):
     result = train(TrainConfig(**SGD, **MODES[name], dataset="numbers", workdir=str(tmp_path)))
     assert_same_losses(result, single)
@@ -163,15 +170,19 @@ def test_threads_are_put_back(tmp_path):
         torch.set_num_threads(before)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-def test_cuda_without_a_gpu_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="no CUDA GPU"):
-        train(TrainConfig(**{**TINY, "device": "cuda"}, workdir=str(tmp_path)))
+NEEDS_NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 
 
-def test_too_little_data_for_a_batch_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="24 training examples, fewer than batch_size 32"):
-        train(TrainConfig(**{**TINY, "batch_size": 32}, workdir=str(tmp_path)))
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        pytest.param({"device": "cuda"}, "no CUDA GPU", marks=NEEDS_NO_GPU),
+        ({"batch_size": 32}, "24 training examples, fewer than batch_size 32"),
+    ],
+)
+def test_what_this_machine_or_its_data_do_not_have_is_refused(given, sentence, tmp_path):
+    with pytest.raises(ValueError, match=sentence):
+        train(TrainConfig(**TINY | given, workdir=str(tmp_path)))
 
 
 CUDA = {**SGD, "device": "cuda"}
