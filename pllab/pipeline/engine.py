@@ -134,7 +134,7 @@ class Wire:
     def take(self, action: Action) -> Packet:
         """Wait for the packet and bring it to this lane's device."""
         packet = self._packets.take(taken_by(action))
-        if packet.ready is None and self._gpu is None:
+        if packet.ready is None and self._stream.device.type == "cpu":
             return packet
         return Packet(self._stream.fetch(packet.tensors, packet.ready), packet.needs_grad)
 

@@ -56,7 +56,7 @@ class Lanes:
 
     def __init__(self, devices: Sequence[torch.device | str]) -> None:
         self.devices = [torch.device(device) for device in devices]
-        self._streams = [GpuStream(device) if is_gpu(device) else HostStream() for device in self.devices]
+        self._streams = [GpuStream(device) if is_gpu(device) else HostStream(device) for device in self.devices]
         self._gpus = [stream for stream in self._streams if isinstance(stream, GpuStream)]
         self._workers: Workers | None = None
         self._process = 0

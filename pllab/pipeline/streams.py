@@ -13,6 +13,7 @@ import torch
 
 from pllab.comm.devices import event_after, is_gpu
 
+_CPU = torch.device("cpu")
 Mark = float | torch.Event  # a point in time: host seconds, or an event on a stream
 
 
@@ -29,11 +30,14 @@ class HostStream:
     compute: AbstractContextManager[object] = nullcontext()  # what to work under
     mark: Callable[[], Mark] = staticmethod(time.perf_counter)  # now, in seconds of the host's monotonic clock
 
+    def __init__(self, device: torch.device = _CPU) -> None:
+        self.device = device
+
     def fetch(self, tensors: Sequence[torch.Tensor | None], ready: torch.Event | None) -> list[torch.Tensor | None]:
         """Bring the tensors to this lane; between lanes that copies nothing."""
         if ready is not None:
             ready.synchronize()
-        return [None if tensor is None else tensor.cpu() for tensor in tensors]
+        return [None if tensor is None else tensor.to(self.device.type) for tensor in tensors]
 
     def seconds(self, mark: Mark) -> float:
         """A mark is in seconds already."""
@@ -45,7 +49,7 @@ class GpuStream(HostStream):
     """A stage's compute stream on a GPU, and a copy stream for what it receives."""
 
     def __init__(self, device: torch.device, compute: torch.Stream | None = None) -> None:
-        self.device = device
+        super().__init__(device)
         self.compute: torch.Stream = torch.Stream(device) if compute is None else compute
         self.copy = torch.Stream(device)
         self._sources: dict[torch.device, torch.Stream] = {}
