@@ -21,8 +21,8 @@ def make_mesh(dp: int = 1, tp: int = 1, pp: int = 1) -> Mesh:
             dp 0      0     1              dp 0      4     5
             dp 1      2     3              dp 1      6     7
 
-    tp is innermost: its ranks exchange the most, and neighbours are on one host. pp is outermost: its ranks wait least
-    for a message. `mesh["dp"].get_group()` is this rank's group along an axis, of ranks 0 and 2 for rank 0 above.
+    tp is innermost: its ranks exchange the most, and neighbours are on one host. pp is outermost, as in Megatron-LM.
+    `mesh["dp"].get_group()` is this rank's group along an axis, of ranks 0 and 2 for rank 0 above.
 
     Raises:
         ValueError: the sizes do not multiply to the number of ranks, or there is no process group.
