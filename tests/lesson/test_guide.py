@@ -82,7 +82,7 @@ def output_of(cell_id):
 def test_the_moments_show_what_the_guide_says_of_them():
     assert re.search(r"^lambda +(\(3, 1\) ?){8}$", output_of("90-late-live"), re.MULTILINE)
     bubbles = re.findall(r"^(?:GPipe|1F1B) +(\S+)", output_of("90-memory-live"), re.MULTILINE)
-    bytes_held = [float(held) for held in re.findall(r"([\d.]+) MB", output_of("90-memory-live"))]
+    bytes_held = [float(held) for held in re.findall(r"([\d.]+) +MB", output_of("90-memory-live"))]
     assert bubbles[0] == bubbles[1] and bytes_held[2] < 0.7 * bytes_held[0] and bytes_held[3] < 0.7 * bytes_held[1]
     assert output_of("90-hang-live").count("step 2: the sum is 70, 60 is right") == 2
     assert output_of("90-hang-live").count("waited until its deadline") == 2
