@@ -165,7 +165,7 @@ def test_torchs_own_record_of_gloo_says_the_same_where_it_can(tmp_path, capsys):
     for record in visit.torchs:
         (tmp_path / f"trace_{record.rank}.json").write_text(json.dumps(record.to_json()))
     assert main(["autopsy", *map(str, sorted(tmp_path.glob("trace_*")))]) == 0
-    assert f"cause      {SKIPPED}" in capsys.readouterr().out
+    assert f"finding    rank {theirs.rank}, call {theirs.call}, {SKIPPED}\n" in capsys.readouterr().out
     assert read_records(sorted(tmp_path.glob("trace_*"))) == list(visit.torchs)
 
 
