@@ -12,6 +12,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -163,10 +164,25 @@ def _expect_no_strays(family: list[psutil.Process]) -> None:
 
 
 def open_at(page, address):
-    """Open a notebook and wait until its kernel is ready."""
+    """Open a notebook and wait until its kernel is ready, and the manager of its widgets has asked it for theirs."""
+    asked = threading.Event()
+
+    def hear(frame):
+        if b"comm_info_reply" in (frame if isinstance(frame, bytes) else frame.encode()):
+            asked.set()
+
+    def listen(socket):
+        socket.on("framereceived", hear)
+
+    page.on("websocket", listen)
     page.goto(address)
     page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
     page.locator("#jp-bottom-panel, .jp-StatusBar-Widget").get_by_text("| Idle").first.wait_for(timeout=60_000)
+    deadline = time.monotonic() + START_S
+    while not asked.is_set() and time.monotonic() < deadline:
+        page.wait_for_timeout(100)  # the events are handled in here
+    page.remove_listener("websocket", listen)
+    assert asked.is_set(), "the manager of widgets never asked the kernel; a widget shown before is not found"
 
 
 def open_and_run(page, server, name):
