@@ -75,6 +75,6 @@ def test_a_lane_makes_one_stream_for_each_gpu_it_copies_from(monkeypatch: pytest
     for index in (0, 2, 0, 2, 0):
         tensor = SimpleNamespace(device=accelerator.gpu(index), record_stream=lambda stream: None)
         tensor.to = lambda device, non_blocking, tensor=tensor: tensor
-        lane._copy(tensor, None, OWN)  # type: ignore[arg-type]
+        lane._copy(tensor, None)  # type: ignore[arg-type]
     compute_and_copy = [OWN, OWN]
     assert Stream.made == [*compute_and_copy, accelerator.gpu(0), accelerator.gpu(2)]
