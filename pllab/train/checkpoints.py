@@ -127,8 +127,10 @@ def open_checkpoint(
                 f"give the same {name}, or train anew in another --workdir"
             )
     if steps_per_epoch not in (None, progress.steps_per_epoch):
-        has = f"{_ABOUT} has {progress.steps_per_epoch} steps in an epoch, and this run {steps_per_epoch}"
-        raise _damaged(path, has)
+        raise ValueError(
+            f"{str(path)!r} is of epochs of {progress.steps_per_epoch} steps, and those of this run have "
+            f"{steps_per_epoch}; give the same data, batch size and dp, or train anew in another --workdir"
+        )
     return path, progress
 
 

@@ -37,8 +37,8 @@ launch(programs.where, 2, backend="gloo", timeout_s=60)
 
 
 def test_results_in_order_of_rank(nothing_left):
-    results = launch(programs.where, 2, backend="gloo", num_threads=3, timeout_s=60)
-    assert results == [(rank, 2, rank, 2, 3) for rank in range(2)]
+    results = launch(programs.where, 3, backend="gloo", num_threads=2, timeout_s=60)
+    assert results == [(rank, 3, rank, 3, 2) for rank in range(3)]
 
 
 def test_everything_stays_on_loopback(quick_ranks):
@@ -117,12 +117,12 @@ def test_reports_arrive_in_the_calling_thread_in_order(quick_ranks):
     report("outside a rank this does nothing")
 
 
-def test_an_error_in_the_listener_ends_the_rank(nothing_left):
+def test_an_error_in_the_listener_ends_the_ranks(nothing_left):
     def listen(rank, value):
         raise KeyError("listener")
 
     with pytest.raises(KeyError, match="listener"):
-        launch(programs.say, 1, backend="gloo", timeout_s=60, on_report=listen)
+        launch(programs.say, 2, backend="gloo", timeout_s=60, on_report=listen)
 
 
 def test_a_report_that_cannot_travel(quick_ranks):

@@ -109,7 +109,7 @@ def test_everything_stays_on_loopback(ranks):
 
 
 def test_an_exception_in_the_with_block_leaves_nothing_and_the_ranks_say_so_afterwards(nothing_left):
-    with pytest.raises(KeyError), Ranks(1, "gloo") as ranks:
+    with pytest.raises(KeyError), Ranks(2, "gloo") as ranks:
         engines = [psutil.Process(pid) for pid in ranks.fetch(PID)]
         raise KeyError("cell")
     ranks.stop()

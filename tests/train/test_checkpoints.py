@@ -110,7 +110,6 @@ RECORDS = {
     "a record of nobody": lambda path: change(path, identity=3),
     "a record of three numbers": lambda path: change(path, progress=[1, 1, 1]),
     "a record of no steps in an epoch": lambda path: change(path, progress=[1, 0]),
-    "a record of an epoch of another length": lambda path: change(path, progress=[1, 5]),
     "a record of half a step": lambda path: change(path, progress=[True, 1.0]),
     "a record of what is no number": lambda path: change(path, progress=[float("nan"), 1]),
     "a record of endless epochs": lambda path: change(path, progress=[1, float("inf")]),
@@ -166,6 +165,15 @@ def test_every_kind_of_damage_is_one_sentence(tmp_path, damage):
         assert damage in FILES.values()
         load_checkpoint(path, updates)
     assert "\n" not in str(refused.value)
+
+
+def test_epochs_of_another_length_are_refused_and_nothing_is_called_damaged(tmp_path):
+    """Other data or another batch size make them; the checkpoint itself is whole."""
+    model, updates = tiny()
+    step(model, updates)
+    change(save(tmp_path, model, updates), progress=[1, 5])
+    with pytest.raises(ValueError, match="is of epochs of 5 steps, and those of this run have 1; give the same data"):
+        open_checkpoint(tmp_path, WHOSE, steps_per_epoch=1)
 
 
 @pytest.mark.parametrize(

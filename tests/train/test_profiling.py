@@ -30,11 +30,7 @@ def test_torch_still_has_the_private_name_that_records_the_threads_of_lanes() ->
 
 @pytest.mark.parametrize(
     ("axes", "num_files"),
-    [
-        (LANES, 1),
-        *exhaustive((LANES | {"recompute": True}, 1)),
-        pytest.param(RANKS, 2, marks=[pytest.mark.exhaustive, pytest.mark.ranks]),
-    ],
+    [(LANES, 1), *exhaustive((LANES | {"recompute": True}, 1), pytest.param(RANKS, 2, marks=pytest.mark.ranks))],
     ids=["lanes", "recomputing lanes", "ranks"],
 )
 def test_the_traces_have_the_schedules_rows(axes: dict[str, Any], num_files: int, tmp_path: Path) -> None:
