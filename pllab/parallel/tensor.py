@@ -241,7 +241,7 @@ class _SplitLinear(nn.Module):
     def _begin(
         self, weight: torch.Tensor, bias: torch.Tensor | None, out_dim: int, parts: int, group: comm.Group | None
     ) -> None:
-        self.out_features = weight.shape[out_dim]
+        self.in_features, self.out_features = weight.shape[1 - out_dim], weight.shape[out_dim]
         self.out_dim, self.parts, self.group = out_dim, parts, group
         self._keep(weight, bias)
 
@@ -250,6 +250,10 @@ class _SplitLinear(nn.Module):
 
     def _product(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return functional.linear(x, self.weight if self.out_dim == 0 else self.weight.t(), bias)
+
+    def extra_repr(self) -> str:
+        """The whole and this rank's slice, for `print(model)`."""
+        return f"{self.in_features}, {self.out_features}, weight of this rank {list(self.weight.shape)}"
 
 
 class ColumnParallelLinear(_SplitLinear):
@@ -332,7 +336,7 @@ class VocabParallelEmbedding(nn.Module):
         return layer
 
     def _begin(self, weight: torch.Tensor, group: comm.Group | None) -> None:
-        self.num_embeddings = len(weight)
+        self.num_embeddings, self.embedding_dim = weight.shape
         self.weight, self.group = _parameter(weight, 0, 1, group), group
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
