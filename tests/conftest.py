@@ -1,6 +1,9 @@
 """What holds for every test."""
 
+import shutil
 import signal
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +35,26 @@ def pytest_configure() -> None:
 
         settings.register_profile("pllab", deadline=None)  # no test asserts seconds
         settings.load_profile("pllab")
+    with suppress(ImportError):
+        _let_kernels_listen_on_files()
+
+
+def _let_kernels_listen_on_files() -> None:
+    """Kernels started here listen on sockets in the file system.
+
+    A TCP port is chosen by the manager and bound by the kernel half a second later; ranks of other tests take one in
+    between now and then ("Address already in use").
+    """
+    from jupyter_client.manager import KernelManager
+
+    as_it_was = KernelManager.__init__
+
+    def initialize(self: KernelManager, *arguments: Any, **options: Any) -> None:
+        folder = tempfile.mkdtemp(prefix="kernel-")  # of its own: by default the name is relative to two folders
+        as_it_was(self, *arguments, **{"transport": "ipc", "ip": f"{folder}/socket", **options})
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    KernelManager.__init__ = initialize
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -44,6 +44,7 @@ FLAGS = [
     "--ServerApp.allow_root=True",
     "--LabApp.extension_manager=readonly",
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    "--KernelManager.transport=ipc",  # a port could be taken before the kernel has it, see tests/conftest.py
     "--LabApp.collaborative=False",
 ]
 
