@@ -11,13 +11,16 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 unexport PYTHONDONTWRITEBYTECODE # tests start hundreds of processes, and each would compile the package anew
 
-.PHONY: lab test check unit notebooks exhaustive publish site clean
+.PHONY: lab test check pool unit notebooks exhaustive publish site clean
 
 lab: .venv/workspace.stamp # with the settings of assets/lab: no question about news
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.app_settings_dir=assets/lab \
 		--LabApp.default_url=/lab/workspaces/lessons/tree/notebooks/00_first_two_ranks.ipynb $(ROOT_FLAG)
 
-test: check # one pool: while notebooks compute, tests wait for processes and browsers
+test: .venv/test.stamp
+	$(MAKE) --no-print-directory --jobs=2 check pool
+
+pool: .venv/test.stamp # while notebooks compute, tests wait for processes and browsers
 	$(LEARNER) $(PYTEST) $(NBVAL) tests notebooks
 
 check: .venv/test.stamp
@@ -25,7 +28,7 @@ check: .venv/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --numprocesses=3 --dist=loadfile --no-loadscope-reorder # two cores: the third waits for ranks
+PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --numprocesses=4 --dist=loadfile --no-loadscope-reorder # for two cores: half of them wait for ranks
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout=90
 LEARNER := PLLAB_HOME=$$(mktemp -d) # who has solved nothing
 

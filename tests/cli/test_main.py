@@ -99,8 +99,9 @@ def pipe(tmp_path):
     writer.start()
     yield path
     is_read = bool(opened)
-    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # stays open: the writer may come only now
     writer.join(10)
+    os.close(reader)
     assert not is_read
 
 
