@@ -83,8 +83,8 @@ def layer_costs(config: GPT2Config, time: int = 128) -> list[float]:
     Example: 4 blocks of width 64 and a vocabulary of 2048 at 128 tokens -> the head costs 2.5 blocks.
 
     A block multiplies 12 width^2 weights, and its attention the keys and the values of `time` tokens; the head
-    multiplies width x vocabulary and its loss passes over the vocabulary a few times; a look-up in the embedding costs
-    almost nothing.
+    multiplies width x vocabulary, and its loss is taken as 16 for each entry of the vocabulary, an estimate; a look-up
+    in the embedding costs almost nothing.
     """
     width = config.n_embd
     block = 12.0 * width**2 + 2.0 * time * width

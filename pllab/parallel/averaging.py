@@ -95,7 +95,7 @@ def check_same_parameters_used(model: nn.Module) -> None:
         if having and without:
             raise ValueError(
                 f"{name} has a gradient on {listed(having)} and none on {listed(without)}; "
-                "use DataParallel, or let every rank's loss depend on it"
+                "use pllab's DataParallel, or let every rank's loss depend on it"
             )
 
 

@@ -63,7 +63,7 @@ def test_the_figure_says_and_draws_every_moment():
     shown = draw_shards(X, A, B)
     assert len(shown.canvas.axes) == 6
     assert all(moment.sentence in shown.alt for moment in moments_of(X, A, B, 2))
-    assert "y = relu(x A) B on 2 ranks. whole numbers, engine: simulated" in shown.alt
+    assert "y = relu(x A) B on 2 ranks. whole numbers, calculated" in shown.alt
 
 
 def test_matrices_have_shapes_and_an_arrow_joins_the_ranks_that_add_up():

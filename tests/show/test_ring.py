@@ -70,8 +70,8 @@ def test_every_hop_goes_to_the_next_rank_and_all_end_with_the_sum(size):
 def test_a_ring_of_chunks_in_words_and_in_boxes():
     picture = draw_ring(ring_all_reduce(2))
     assert picture.alt == (
-        "ring all-reduce, 2 ranks, 2 steps. 4 messages, a01 is chunk a with the sum of ranks 0 and 1, engine: "
-        "simulated. start: rank 0 holds a0 b0, rank 1 holds a1 b1. "
+        "ring all-reduce, 2 ranks, 2 steps. 4 messages, a01 is chunk a with the sum of ranks 0 and 1, calculated. "
+        "start: rank 0 holds a0 b0, rank 1 holds a1 b1. "
         "step 1: rank 0 sends b0 to rank 1, rank 1 sends a1 to rank 0; then they hold a01 b0, a1 b01. "
         "step 2: rank 0 sends a01 to rank 1, rank 1 sends b01 to rank 0; then they hold a01 b01, a01 b01"
     )

@@ -122,7 +122,7 @@ def _verdict(cells: Sequence[_Cell], num_ranks: int) -> str:
         return f"Only {names} {verb} ({len(odd)} of {len(cells)}): {what}."
     if constant:
         return f"{len(odd)} of {len(cells)} gradients differ by one factor: {factor}."
-    return f"{len(odd)} of {len(cells)} gradients differ, by no common factor: another batch, or nothing was averaged."
+    return f"{len(odd)} of {len(cells)} gradients differ, by no common factor: each is another gradient."
 
 
 def _factor(ratio: float, num_ranks: int) -> str:

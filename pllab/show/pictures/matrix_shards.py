@@ -101,7 +101,7 @@ def draw_shards(x: Matrix, a: Matrix, b: Matrix, num_ranks: int = 2, *, moment: 
             axes.set_title("\n".join(wrap(one.sentence, int(widths[column] * cell / 0.075))), loc="left", fontsize=9)
             axes.set_xlim(0, widths[column])
             axes.set_ylim(heights[line] - _ROOM + 0.1, -_ROOM)
-    told = [f"y = relu(x A) B on {num_ranks} ranks", "whole numbers, engine: simulated"]
+    told = [f"y = relu(x A) B on {num_ranks} ranks", "whole numbers, calculated"]
     return figure(fig, ". ".join([*told, *(one.sentence for one in shown)]) + ".")
 
 

@@ -78,7 +78,7 @@ def _titles_of(run: Sequence[Mapping[str, Any]] | Collective, moments: Sequence[
     steps = count_of(len(moments) - 1, "step")
     if isinstance(run, Collective):
         key = "a01 is chunk a with the sum of ranks 0 and 1"
-        return f"{run.name}, {run.num_ranks} ranks, {steps}", f"{len(hops)} messages, {key}, engine: simulated"
+        return f"{run.name}, {run.num_ranks} ranks, {steps}", f"{len(hops)} messages, {key}, calculated"
     num_bytes = sum(hop.num_bytes for hop in hops)
     return f"{len(run)} ranks in a ring, {steps}", f"{len(hops)} messages, {num_bytes} bytes, engine: real"
 
