@@ -28,7 +28,7 @@ check: .venv/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --numprocesses=4 --dist=loadfile --no-loadscope-reorder # for two cores: half of them wait for ranks
+PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --numprocesses=3 --dist=loadfile --no-loadscope-reorder # two cores: the third waits for ranks
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout=90
 LEARNER := PLLAB_HOME=$$(mktemp -d) # who has solved nothing
 
