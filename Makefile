@@ -28,7 +28,7 @@ check: .venv/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --numprocesses=3 --dist=loadfile --no-loadscope-reorder # two cores: the third waits for ranks
+PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -p no:cacheprovider --numprocesses=3 --dist=loadfile --no-loadscope-reorder # two cores: the third waits for ranks, and no thread waits by spinning
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout=90
 LEARNER := PLLAB_HOME=$$(mktemp -d) # who has solved nothing
 
