@@ -96,19 +96,21 @@ def message_table(lesson: str, repeats: int = 40) -> str:
         01  one way: half of there and back  196 (166-245)     one message at a time
         05  all-reduces in a row, each       611 (540-700)     late ranks delay all
 
-    All rows carry one number, so that they differ in how it is sent, not in bytes.
+    All rows carry 64 numbers, so that they differ in how these are sent, not in bytes: half of the gradients of
+    `bench_messages` are that small. One or two would make an all-reduce look cheaper, as gloo cuts any more into
+    pieces.
     """
-    number = torch.zeros(1, device=comm.own_device())
-    in_a_row = [number] * _NUM_IN_A_ROW
+    numbers = torch.zeros(64, device=comm.own_device())
+    in_a_row = [numbers] * _NUM_IN_A_ROW
     every = {
-        "01": _Kind("one way: half of there and back", 2, partial(_throw, number), "one message at a time"),
-        "03": _Kind("every rank passes it on", 1, partial(comm.ring_pass, number), "all at once; the slowest counts"),
+        "01": _Kind("one way: half of there and back", 2, partial(_throw, numbers), "one message at a time"),
+        "03": _Kind("every rank passes it on", 1, partial(comm.ring_pass, numbers), "all at once; the slowest counts"),
         "05": _Kind("all-reduces in a row, each", len(in_a_row), partial(_send_all, in_a_row), "late ranks delay all"),
-        "06": _Kind("one all-reduce", 1, partial(comm.all_reduce, number), "all ranks start together"),
+        "06": _Kind("one all-reduce", 1, partial(comm.all_reduce, numbers), "all ranks start together"),
     }
     kinds = {name: kind for name, kind in every.items() if name <= lesson}
     times = compare({name: kind.call for name, kind in kinds.items()}, repeats, 3, in_step=True)
-    rows = [f"{f'one number, real, {comm.world_size()} ranks':37}us (quartiles)    conditions"]
+    rows = [f"{f'64 numbers, real, {comm.world_size()} ranks':37}us (quartiles)    conditions"]
     for name, kind in kinds.items():
         took = times.time(name).scaled(1e6 / kind.num_messages)
         rows.append(f"{name}  {kind.what:33}{took.text(0):17} {kind.why}")

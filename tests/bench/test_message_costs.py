@@ -103,7 +103,7 @@ def test_the_table_grows_from_lesson_to_lesson_and_says_what_differs(lesson: str
     (text, sent), (other, _) = comm.launch(_table, 2, lesson, backend="gloo")
     assert text == other
     head, *lines = text.splitlines()
-    assert head.startswith("one number, real, 2 ranks")
+    assert head.startswith("64 numbers, real, 2 ranks")
     found = [re.fullmatch(r"(\d\d)  \w.{31} (\d+) \((\d+)-(\d+)\) +(\w.+)", line) for line in lines]
     assert [match and match[1] for match in found] == rows
     assert len({match and match[5] for match in found}) == len(rows)

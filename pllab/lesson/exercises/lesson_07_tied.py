@@ -69,7 +69,7 @@ def _compare(tie: Asked, questions: Sequence[Question], *mistakes: Mistake, hint
     )
 
 
-@case("both copies get the sum of the two gradients")
+@case("both copies get the gradient of the plain model's one weight")
 def one_call(tie: Asked) -> None:
     _compare(
         tie,
