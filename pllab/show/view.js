@@ -15,6 +15,11 @@ function uniqueName(widget) {
   return `pl-${widget}-${Math.random().toString(36).slice(2, 10)}`;
 }
 
+/** How much larger everything is on a projector of more than 1280 pixels, as the fonts in the style sheets. */
+function growth() {
+  return Math.min(1.5, Math.max(1, innerWidth / 1280));
+}
+
 /** A look as CSS properties: its own colours, and for each kind `--look-F`, `--look-F-later` and `--look-F-line`. */
 function propertiesOf(look) {
   const own = Object.entries(look).filter(([, value]) => String(value).startsWith("#"));

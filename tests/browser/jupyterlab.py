@@ -12,6 +12,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -90,25 +91,25 @@ class Lab:
 
 @contextlib.contextmanager
 def jupyterlab(notebooks: list[Path], home: Path, theme: str = "JupyterLab Light") -> Iterator[Lab]:
-    """Serve copies of the notebooks from `home`; everything the server writes goes there too."""
+    """Serve copies of the notebooks from `home`, where the server writes too; only its sockets need a shorter path."""
     folder = home / "notebooks"
     folder.mkdir(parents=True)
     for notebook in notebooks:
         shutil.copy(notebook, folder)
     token = secrets.token_hex(16)
-    environment = _environment(home, token, theme)
     log = home / "server.log"
     command = [sys.executable, "-m", "jupyterlab", *FLAGS, f"--ServerApp.root_dir={folder}"]
-    with log.open("wb") as output:
+    with log.open("wb") as output, tempfile.TemporaryDirectory(prefix="lab-") as runtime:
+        environment = _environment(home, token, theme) | {"JUPYTER_RUNTIME_DIR": runtime}
         server = subprocess.Popen(command, cwd=home, env=environment, stdout=output, stderr=output)
         try:
-            yield Lab(_wait_for_url(server, home / "runtime", token, log), token, folder, server.pid)
+            yield Lab(_wait_for_url(server, Path(runtime), token, log), token, folder, server.pid)
         finally:
             _stop(server)
 
 
 def _environment(home: Path, token: str, theme: str) -> dict[str, str]:
-    """The user's environment without the user: a home, settings and a runtime folder of our own."""
+    """The user's environment without the user: a home and settings of our own."""
     settings = home / "settings" / "@jupyterlab"
     for plugin, content in {**SETTINGS, "apputils-extension/themes": {"theme": theme}}.items():
         path = settings / f"{plugin}.jupyterlab-settings"
@@ -120,7 +121,6 @@ def _environment(home: Path, token: str, theme: str) -> dict[str, str]:
         "JUPYTER_TOKEN": token,
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTER_DATA_DIR": str(home / "data"),
-        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
         "IPYTHONDIR": str(home / "ipython"),

@@ -568,9 +568,11 @@ def test_blocks_fit_their_letters_and_unmounting_cleans_up(page):
     assert page.evaluate("document.querySelector('.pl-board').scrollLeft") == at
 
 
-def test_from_afar_four_ranks_fill_the_window_and_nothing_is_below_it(chromium_page):
-    chromium_page.set_viewport_size({"width": 1280, "height": 720})
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
+def test_from_afar_four_ranks_fill_the_window_and_nothing_is_below_it(chromium_page, width, height):
+    chromium_page.set_viewport_size({"width": width, "height": height})
     root = bench.mount(chromium_page, show.ScheduleEditor(gpipe(4, 4), par=21, projector=True))
-    assert root.bounding_box() == {"x": 0, "y": 0, "width": 1280, "height": 720}
-    assert root.evaluate("node => node.scrollHeight") == 720
-    assert root.locator(".pl-board").bounding_box()["height"] > 0.5 * 720
+    assert root.bounding_box() == {"x": 0, "y": 0, "width": width, "height": height}
+    assert root.evaluate("node => node.scrollHeight") == height
+    assert root.locator(".pl-board").bounding_box()["height"] > 0.5 * height
+    assert root.evaluate("node => getComputedStyle(node).fontSize") == f"{width / 1280 * 18:g}px"

@@ -163,13 +163,15 @@ def test_the_table_says_the_same(player):
     expect(player.locator(".pl-grid")).to_be_visible()
 
 
-@pytest.mark.parametrize("size", [(4, 8), (8, 16)])
-def test_from_afar_it_fills_the_window_and_nothing_moves_as_it_plays(chromium_page, size):
-    chromium_page.set_viewport_size({"width": 1280, "height": 720})
+@pytest.mark.parametrize(("size", "width", "height"), [((4, 8), 1920, 1080), ((8, 16), 1280, 720)])
+def test_from_afar_it_fills_the_window_and_nothing_moves_as_it_plays(chromium_page, size, width, height):
+    chromium_page.set_viewport_size({"width": width, "height": height})
     player = bench.mount(chromium_page, show.TimelinePlayer(simulate(gpipe(*size)), projector=True))
-    assert player.bounding_box() == {"x": 0, "y": 0, "width": 1280, "height": 720}
-    assert player.evaluate("node => node.scrollHeight") == 720, "nothing is below the window"
-    assert player.locator(".pl-grid").bounding_box()["height"] > 0.5 * 720
+    assert player.bounding_box() == {"x": 0, "y": 0, "width": width, "height": height}
+    assert player.evaluate("node => node.scrollHeight") == height, "nothing is below the window"
+    assert player.locator(".pl-grid").bounding_box()["height"] > 0.5 * height
+    drawn = player.locator(".pl-grid svg")
+    assert float(drawn.get_attribute("font-size")) == pytest.approx(width / 1280 * 1.6 * 13)
     expect(player.get_by_role("grid")).to_be_focused()
     boxes = """node => [...node.children].map((one) => JSON.stringify(one.getBoundingClientRect())).join()"""
     rest = player.evaluate(boxes)

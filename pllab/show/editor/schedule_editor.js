@@ -4,7 +4,7 @@ const GUIDE = "Drag a block along its rank. Keys: arrows choose a block; Alt+Lef
   "or merges I and W; Ctrl+Z and Ctrl+Y undo and redo.";
 const LATE_MS = 800;
 const LEAST = 10; // pixels of a block: a digit below its letter
-const AROUND = 360; // pixels above and below the ranks on a projector
+const AROUND = 360; // pixels above and below the ranks on a projector of 1280
 const ASKED = { // what a button asks Python for, and its text
   undo: "Undo", redo: "Redo", reset: "Reset", clear: "Empty the board", split_all: "Split every B", merge_all: "Merge all", run: "Run it",
 };
@@ -152,7 +152,9 @@ class EditorView extends View {
     const sizes = view.rows.length > 5 ? [24, 12, 9, 20] : [34, 18, 22, 26];
     const hasRun = view.rows.some((row) => row.measured.length);
     const rank = sizes[0] + (hasRun ? sizes[1] + 3 : 0) + sizes[2] + 13; // with the gaps
-    const large = this.isLarge ? Math.min(1.6, Math.max(1, (innerHeight - AROUND) / (rank * view.rows.length + sizes[3]))) : 1;
+    const grown = growth();
+    const fitting = (innerHeight - AROUND * grown) / (rank * view.rows.length + sizes[3]);
+    const large = this.isLarge ? Math.min(1.6 * grown, Math.max(1, fitting)) : 1;
     const lengths = view.rows.flatMap(({ blocks }) => blocks.map(({ start, end }) => end - start)).filter((one) => one > 0).sort((a, b) => a - b);
     const [left, right] = [88 * large, 15 * large]; // right: half of the last number of the axis
     const room = (this.board.clientWidth || 700) - left - right;
@@ -163,7 +165,7 @@ class EditorView extends View {
     const ran = hasRun ? measured : 0;
     const isFull = view.rows.every(({ ready }) => !ready.length);
     const until = isFull ? Math.max(...view.rows.flatMap(({ blocks }) => blocks.map(({ end }) => end))) : view.end; // of idle time
-    return { left, right, scale, until, large, pad, block, ran, memory, font: 13 * (large > 1 ? 1.31 : 1) };
+    return { left, right, scale, until, large, pad, block, ran, memory, font: 13 * (large > 1 ? 1.31 * grown : 1) };
   }
   fillRow(row, line, view) {
     const { left, scale, until, block, ran: high } = this.sizes;

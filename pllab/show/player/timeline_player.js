@@ -2,8 +2,8 @@
 
 /** Sizes in pixels for a width and a reading distance; from afar the rows share a height, and many of them scroll. */
 function geometryOf(width, height, numRanks, hasWire) {
-  const scale = height ? 1.6 : 1;
-  const row = height ? Math.max(20, Math.min(120, (height - 26 * scale) / numRanks)) : hasWire ? 48 : 38;
+  const scale = height ? 1.6 * growth() : 1;
+  const row = height ? Math.max(20, Math.min(120 * growth(), (height - 26 * scale) / numRanks)) : hasWire ? 48 : 38;
   const left = 74 * scale;
   const inner = Math.max(40, width - left - 14 * scale);
   return { scale, row, left, font: 13 * scale, inner, width, bottom: numRanks * row, height: numRanks * row + 26 * scale };
