@@ -31,7 +31,7 @@ _judge_rate = partial(
 )
 
 
-@case("uneven batches, 2 to 200 of them: all tokens over all seconds")
+@case("uneven batches, 2 to 200 of them: the rate at which all of them went together")
 def uneven(throughput: Function) -> None:
     questions = [([1024, 1024, 1024, 64], [2.0, 2.5, 1.5, 1.0])]
     chance = random.Random(1)
