@@ -33,7 +33,7 @@ SLIDERS = {
     "06": (".*measured: real. 128 kB: ", ".*measured: real. 256 kB: "),
     "07": (".*is stage 1, block 4 to head", ".*is stage 1, block 5 to head"),
     "08": ("8 micro-batches on 4 stages", "8 micro-batches on 5 stages"),
-    "12": (".*engine: simulated. start", ".*engine: simulated. step 1"),
+    "12": (".*calculated. start", ".*calculated. step 1"),
 }
 
 

@@ -4,7 +4,7 @@ const GUIDE = "Drag a block along its rank. Keys: arrows choose a block; Alt+Lef
   "or merges I and W; Ctrl+Z and Ctrl+Y undo and redo.";
 const LATE_MS = 800;
 const LEAST = 10; // pixels of a block: a digit below its letter
-const AROUND = 360; // pixels above and below the ranks on a projector of 1280
+const [GAPS, WORDS] = [60, 300]; // pixels above and below the ranks on a projector; words grow
 const ASKED = { // what a button asks Python for, and its text
   undo: "Undo", redo: "Redo", reset: "Reset", clear: "Empty the board", split_all: "Split every B", merge_all: "Merge all", run: "Run it",
 };
@@ -153,7 +153,7 @@ class EditorView extends View {
     const hasRun = view.rows.some((row) => row.measured.length);
     const rank = sizes[0] + (hasRun ? sizes[1] + 3 : 0) + sizes[2] + 13; // with the gaps
     const grown = growth();
-    const fitting = (innerHeight - AROUND * grown) / (rank * view.rows.length + sizes[3]);
+    const fitting = (innerHeight - GAPS - WORDS * grown) / (rank * view.rows.length + sizes[3]);
     const large = this.isLarge ? Math.min(1.6 * grown, Math.max(1, fitting)) : 1;
     const lengths = view.rows.flatMap(({ blocks }) => blocks.map(({ start, end }) => end - start)).filter((one) => one > 0).sort((a, b) => a - b);
     const [left, right] = [88 * large, 15 * large]; // right: half of the last number of the axis
