@@ -118,7 +118,7 @@ def test_two_weeks_give_each_sitting_its_minutes_and_a_third_for_questions():
                 begin, (start, stop) = end, map(minutes_of, time.split("-"))
                 assert start >= begin and minutes * 4 / 3 <= stop - start < minutes * 4 / 3 + 5, (number, time)
                 end = stop + 10
-        assert stop <= minutes_of("16:00")
+        assert end <= minutes_of("16:00")
         assert day.startswith(f", {sum(LESSONS[row[1]].minutes for row in rows)} minutes of lessons")
     assert [row[1] for row in told] == sorted(LESSONS), "publish the guide again: each lesson once, in order"
     assert f"{len(LESSONS)} lessons, {sum(one.minutes for one in LESSONS.values())} minutes" in days[-1]

@@ -34,7 +34,7 @@ def _judge(diagnose_visit: Function, ward: str, left: Visit | None = None) -> No
         Mistake("wrong_call", why, when=lambda found, _, right: found[::2] == right[::2]),
         Mistake("wrong", why),
     ]
-    visits = of_ward(ward) if left else of_ward(ward, 12)
+    visits = of_ward(ward) if left else of_ward(ward, 20)
     questions = [(records, tuple(truth)) for records, truth in (starmap(left, visits) if left else visits)]
     form = partial(parts_of, kinds=(int, int, str), form="(rank, number of the call, cause)")
     judge(diagnose_visit, questions, form, mistakes)
