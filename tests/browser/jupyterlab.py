@@ -65,22 +65,33 @@ RUN_MS = 300_000  # lesson 16 takes 60 s where nothing else runs
 
 @dataclass(frozen=True)
 class Lab:
-    """A running server: where it is, the folder it serves, and its process."""
+    """A running server: where it is, the folder it serves, its process, and what the notebooks are copies of."""
 
     url: str
     token: str
     folder: Path
     pid: int
+    originals: tuple[Path, ...]
 
     def address_of(self, notebook: str) -> str:
         """The page of one notebook in simple mode, with the token."""
         return f"{self.url}doc/tree/{notebook}?token={self.token}"
 
-    def end_kernels(self) -> None:
-        """Shut every kernel down as JupyterLab's menu does; a process that outlives its kernel is an error."""
+    def start_over(self) -> None:
+        """Shut every kernel down as JupyterLab's menu does, and copy the notebooks anew.
+
+        A process that outlives its kernel is an error. A notebook that a test has saved names widgets of a kernel
+        that is gone, and the next page would look for them.
+        """
         for session in json.loads(self.ask("api/sessions")):
             self.ask(f"api/sessions/{session['id']}", "DELETE")
         _expect_no_strays(psutil.Process(self.pid).children(recursive=True))
+        self.copy_notebooks()
+
+    def copy_notebooks(self) -> None:
+        """Lay the notebooks into the folder as they are in the repository."""
+        for notebook in self.originals:
+            shutil.copy(notebook, self.folder)
 
     def ask(self, path: str, method: str = "GET") -> bytes:
         """The server's answer."""
@@ -94,8 +105,6 @@ def jupyterlab(notebooks: list[Path], home: Path, theme: str = "JupyterLab Light
     """Serve copies of the notebooks from `home`, where the server writes too; only its sockets need a shorter path."""
     folder = home / "notebooks"
     folder.mkdir(parents=True)
-    for notebook in notebooks:
-        shutil.copy(notebook, folder)
     token = secrets.token_hex(16)
     log = home / "server.log"
     command = [sys.executable, "-m", "jupyterlab", *FLAGS, f"--ServerApp.root_dir={folder}"]
@@ -103,7 +112,10 @@ def jupyterlab(notebooks: list[Path], home: Path, theme: str = "JupyterLab Light
         environment = _environment(home, token, theme) | {"JUPYTER_RUNTIME_DIR": runtime}
         server = subprocess.Popen(command, cwd=home, env=environment, stdout=output, stderr=output)
         try:
-            yield Lab(_wait_for_url(server, Path(runtime), token, log), token, folder, server.pid)
+            url = _wait_for_url(server, Path(runtime), token, log)
+            lab = Lab(url, token, folder, server.pid, tuple(notebooks))
+            lab.copy_notebooks()
+            yield lab
         finally:
             _stop(server)
 

@@ -40,7 +40,7 @@ def test_make_lab_opens_lesson_00_with_its_browser_folded_and_play_on_the_first_
         assert max(own_page.evaluate(widths)) == 0, "a line of code is wider than its cell"
     finally:
         own_page.goto("about:blank")
-        lab_server.end_kernels()
+        lab_server.start_over()
 
 
 def test_a_moment_goes_on_by_the_keyboard_after_its_projector(own_page, lab_server):
@@ -59,7 +59,7 @@ def test_a_moment_goes_on_by_the_keyboard_after_its_projector(own_page, lab_serv
         expect(own_page.locator(".jp-Cell.jp-mod-active")).to_contain_text("What they answer", timeout=60_000)
     finally:
         own_page.goto("about:blank")
-        lab_server.end_kernels()
+        lab_server.start_over()
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def lab(module_page, lab_server):
     open_and_run(module_page, lab_server, "widgets.ipynb")
     yield module_page
     module_page.goto("about:blank")  # close the sockets before the kernel goes
-    lab_server.end_kernels()
+    lab_server.start_over()
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,10 @@ def test_a_lesson_runs_and_its_widget_follows_the_keyboard(number, own_page, lab
             use_the_widget(own_page, scene.root, scene.control, scene.key)
         if number in SLIDERS:
             try_the_slider(own_page, *SLIDERS[number])
+        cells = [cell for cell in read_cells(lab_server.folder / notebook.name) if cell.cell_type == "code"]
     finally:
         own_page.goto("about:blank")  # close the sockets before the kernel goes
-        lab_server.end_kernels()
-    cells = [cell for cell in read_cells(lab_server.folder / notebook.name) if cell.cell_type == "code"]
+        lab_server.start_over()
     assert [cell.id for cell in cells if not cell.execution_count] == []
     assert errors_in(cells) == []
 
