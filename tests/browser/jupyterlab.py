@@ -78,15 +78,15 @@ class Lab:
         return f"{self.url}doc/tree/{notebook}?token={self.token}"
 
     def start_over(self) -> None:
-        """Shut every kernel down as JupyterLab's menu does, and copy the notebooks anew.
+        """End all kernels and copy the notebooks anew: the next page would show what the last one has saved."""
+        self.end_kernels()
+        self.copy_notebooks()
 
-        A process that outlives its kernel is an error. A notebook that a test has saved names widgets of a kernel
-        that is gone, and the next page would look for them.
-        """
+    def end_kernels(self) -> None:
+        """Shut every kernel down as JupyterLab's menu does; a process that outlives its kernel is an error."""
         for session in json.loads(self.ask("api/sessions")):
             self.ask(f"api/sessions/{session['id']}", "DELETE")
         _expect_no_strays(psutil.Process(self.pid).children(recursive=True))
-        self.copy_notebooks()
 
     def copy_notebooks(self) -> None:
         """Lay the notebooks into the folder as they are in the repository."""

@@ -62,6 +62,22 @@ def test_a_moment_goes_on_by_the_keyboard_after_its_projector(own_page, lab_serv
         lab_server.start_over()
 
 
+def test_a_widget_is_shown_when_its_saved_notebook_is_opened_again(own_page, lab_server):
+    """A learner comes back the next day, and the kernel is gone."""
+    try:
+        open_and_run(own_page, lab_server, "00_first_two_ranks.ipynb")
+        own_page.goto("about:blank")
+        lab_server.end_kernels()
+        open_at(own_page, lab_server.address_of("00_first_two_ranks.ipynb"))
+        player = own_page.locator(".pl-player[data-pl-state=ready]")
+        player.get_by_role("button", name="Play").click(timeout=60_000)
+        expect(player.get_by_role("button", name="Pause")).to_be_visible()
+        expect(own_page.get_by_text("Error displaying widget")).to_have_count(0)
+    finally:
+        own_page.goto("about:blank")
+        lab_server.start_over()
+
+
 @pytest.fixture(scope="module")
 def lab(module_page, lab_server):
     """The page of the notebook, all cells run."""
