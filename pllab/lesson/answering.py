@@ -141,7 +141,8 @@ def _called(line: Line, room: ChecksRoom, solution: Callable[..., Any], question
     args, kwargs = (decode(question[each], room.find, stand_in) for each in ("args", "kwargs"))
     with torch.inference_mode(False), torch.enable_grad():  # whatever the question before has left
         value = encode(called(*args, **kwargs))  # what is lazy is computed now
-    return {"value": value, "after": encode(args)}
+    after = encode(args)
+    return {"value": value} if after == question["args"] else {"value": value, "after": after}
 
 
 def _on_rank(

@@ -2,7 +2,7 @@
 
     a case                          Solution                        the process of `answering`
     solution(8, 4)            ->    {"args": [8, 4]}          ->    calls the function
-    a value, or an exception  <-    decoded                   <-    {"value": ..., "after": ...}
+    a value, or an exception  <-    decoded                   <-    {"value": ..., "after": what it made of [8, 4]}
 
 What comes back is data, so no value can be disguised, and nothing that the function patches or imports changes how its
 answers are judged. What a program of a case looks at in that process (`inside`, `on_ranks`) is believed. What a case
@@ -113,8 +113,9 @@ class Solution:
         if "raised" in told:
             raise _exception(told["raised"])
         value, after = self._decoded(told)
-        for mine, theirs in zip(args, after, strict=True):
-            write_back(mine, theirs)
+        if after is not None:  # it has written into its arguments
+            for mine, theirs in zip(args, after, strict=True):
+                write_back(mine, theirs)
         return value
 
     def on_ranks(self, program: Callable[..., Any], world_size: int, *args: Any, **options: Any) -> list[Any]:
@@ -139,9 +140,9 @@ class Solution:
             raise
         return {"value": encode(value), "after": encode(args)}
 
-    def _decoded(self, told: dict[str, Any]) -> tuple[Any, list[Any]]:
+    def _decoded(self, told: dict[str, Any]) -> tuple[Any, list[Any] | None]:
         try:
-            return decode(told["value"]), list(decode(told["after"]))
+            return decode(told["value"]), list(decode(told["after"])) if "after" in told else None
         except NO_VALUE as error:
             raise no_answer(error) from None
 

@@ -33,6 +33,8 @@ _MOST_ITEMS = 20_000  # of one list; more is a function that never ends
 _DEEPEST = 14  # lists within lists
 _MOST_BITS = 10_000  # of a whole number; Python refuses to write one of 4,300 digits
 _MOST_SHOWN = 200
+_SIMPLE = (bool, int, float, str)  # written here once: a union is made anew whenever it is read, for every number sent
+_OF_PARTS = (Mapping, Sequence, Set, Iterator)
 _DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
 _KINDS: Mapping[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 _SCHEDULES = ("Schedule", "Action", "Kind")
@@ -83,14 +85,14 @@ def encode(value: Any, calls: list[Call] | None = None, depth: int = _DEEPEST) -
     calls: collects the functions found; the other side calls them by their index there. Without it a function is
     odd.
     """
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, _SIMPLE):
         return _simple(value)
     if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized:
         return {"tensor": _tensor(value)}
     if depth == 0 or isinstance(value, bytes):
         return _odd(value)
     deeper = partial(encode, calls=calls, depth=depth - 1)
-    if isinstance(value, Mapping | Sequence | Set | Iterator) or dataclasses.is_dataclass(type(value)):
+    if isinstance(value, _OF_PARTS) or dataclasses.is_dataclass(type(value)):
         return _encode_parts(value, deeper)
     if isinstance(value, Real):
         return int(value) if isinstance(value, Integral) else float(value)
