@@ -4,6 +4,7 @@ A unit knows every tensor that it was called with: the storages that are still t
 What is gathered ahead shows in the order of messages and calls. Truth is one process with all parameters whole.
 """
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ _NUM_UNITS = len(_WIDTHS) - 1
 _NAME = f"{_NUM_UNITS} units"
 _ROWS = 4
 _MOST_WHOLE = 2  # the one in use, and the one before or after it
+_LET_GO_S = 0.5  # gloo's thread lets go of a message's tensors a little after the wait for it has ended
 
 
 @dataclass
@@ -50,11 +52,17 @@ class Log:
         """A unit is called: count what is whole."""
         storage = flat.untyped_storage()
         self._known[storage._cdata] = StorageWeakRef(storage)
-        self._known = {key: known for key, known in self._known.items() if not known.expired()}
-        there = [torch.UntypedStorage._new_with_weak_ptr(known.cdata) for known in self._known.values()]
-        self.most_whole = max(self.most_whole, sum(one is not None and one.nbytes() > 0 for one in there))
+        until = time.monotonic() + _LET_GO_S
+        while (num_whole := self._num_whole()) > max(_MOST_WHOLE, self.most_whole) and time.monotonic() < until:
+            time.sleep(0.001)
+        self.most_whole = max(self.most_whole, num_whole)
         self.calls += 1
         self.most_ahead = max(self.most_ahead, self.gathers - self.calls)
+
+    def _num_whole(self) -> int:
+        self._known = {key: known for key, known in self._known.items() if not known.expired()}
+        there = [torch.UntypedStorage._new_with_weak_ptr(known.cdata) for known in self._known.values()]
+        return sum(one is not None and one.nbytes() > 0 for one in there)
 
 
 class Unit:
