@@ -142,7 +142,8 @@ def _called(line: Line, room: ChecksRoom, solution: Callable[..., Any], question
     with torch.inference_mode(False), torch.enable_grad():  # whatever the question before has left
         value = encode(called(*args, **kwargs))  # what is lazy is computed now
     after = encode(args)
-    return {"value": value} if after == question["args"] else {"value": value, "after": after}
+    is_unchanged = json.dumps(after) == json.dumps(question["args"])  # the texts of 1 and True differ
+    return {"value": value, "after": None if is_unchanged else after}
 
 
 def _on_rank(

@@ -2,7 +2,7 @@
 
     a case                          Solution                        the process of `answering`
     solution(8, 4)            ->    {"args": [8, 4]}          ->    calls the function
-    a value, or an exception  <-    decoded                   <-    {"value": ..., "after": what it made of [8, 4]}
+    a value, or an exception  <-    decoded                   <-    {"value": ..., "after": ...}
 
 What comes back is data, so no value can be disguised, and nothing that the function patches or imports changes how its
 answers are judged. What a program of a case looks at in that process (`inside`, `on_ranks`) is believed. What a case
@@ -113,7 +113,7 @@ class Solution:
         if "raised" in told:
             raise _exception(told["raised"])
         value, after = self._decoded(told)
-        if after is not None:  # it has written into its arguments
+        if after is not None:  # the function has written into its arguments
             for mine, theirs in zip(args, after, strict=True):
                 write_back(mine, theirs)
         return value
@@ -142,7 +142,8 @@ class Solution:
 
     def _decoded(self, told: dict[str, Any]) -> tuple[Any, list[Any] | None]:
         try:
-            return decode(told["value"]), list(decode(told["after"])) if "after" in told else None
+            after = told["after"]
+            return decode(told["value"]), None if after is None else list(decode(after))
         except NO_VALUE as error:
             raise no_answer(error) from None
 

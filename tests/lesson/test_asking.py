@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import cloudpickle
 import numpy as np
@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import pllab.parallel
 from pllab import comm, pipeline
-from pllab.lesson import Outcome, asked_ranks, asking, check, checking, conversation
+from pllab.lesson import Outcome, answering, asked_ranks, asking, check, checking, conversation
 from pllab.lesson.encoding import NO_VALUE, Drawn, Odd, decode, encode, write_back
 from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
 from pllab.lesson.verdict import Verdict
@@ -381,6 +381,17 @@ def test_what_the_function_took_away_from_an_argument_is_gone_here_too():
     write_back(items, [3])
     write_back(table, {"kept": 4})
     assert (items, table) == ([3], {"kept": 4})
+
+
+def test_arguments_come_back_if_the_function_wrote_into_them():
+    """A True in place of a 1 has changed, although the two are equal."""
+
+    def writes(items, item):
+        items[0] = item
+
+    asked = [{"args": [[1], item], "kwargs": encode({})} for item in (1, 2, True)]
+    told = [answering._called(None, SimpleNamespace(find=None), writes, question)["after"] for question in asked]
+    assert str(told) == "[None, [[2], 2], [[True], True]]"
 
 
 def test_a_check_builds_no_class_that_an_exercise_has_only_imported():

@@ -53,13 +53,14 @@ class Log:
         storage = flat.untyped_storage()
         self._known[storage._cdata] = StorageWeakRef(storage)
         until = time.monotonic() + _LET_GO_S
-        while (num_whole := self._num_whole()) > max(_MOST_WHOLE, self.most_whole) and time.monotonic() < until:
+        while (num_whole := self._num_whole()) > _MOST_WHOLE >= self.most_whole and time.monotonic() < until:
             time.sleep(0.001)
         self.most_whole = max(self.most_whole, num_whole)
         self.calls += 1
         self.most_ahead = max(self.most_ahead, self.gathers - self.calls)
 
     def _num_whole(self) -> int:
+        """Forget the storages that are gone, and count those of the others that hold memory."""
         self._known = {key: known for key, known in self._known.items() if not known.expired()}
         there = [torch.UntypedStorage._new_with_weak_ptr(known.cdata) for known in self._known.values()]
         return sum(one is not None and one.nbytes() > 0 for one in there)
