@@ -98,6 +98,24 @@ def test_every_lesson_is_in_the_misconceptions():
         assert rows.count(f"| **{number}** ") >= 2, number
 
 
+def headings_of(number):
+    (path,) = FOLDER.glob(f"{number}_*.ipynb")
+    cells = nbformat.read(path, as_version=nbformat.NO_CONVERT).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    return re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+
+
+def test_a_misconception_names_a_heading_that_its_lesson_has():
+    rows = "\n".join(cell.source for cell in section("Misconceptions"))
+    named = [
+        (number, heading)
+        for number, where in re.findall(r"^\| \*\*(\d\d)\*\* .*\| ([^|]*) \|$", rows, re.MULTILINE)
+        for heading in re.findall(r"\*([^*]+)\*", where)
+    ]
+    assert len(named) > 10
+    assert not [(number, name) for number, name in named if not any(name in one for one in headings_of(number))]
+
+
 def minutes_of(time):
     hours, minutes = time.split(":")
     return 60 * int(hours) + int(minutes)
