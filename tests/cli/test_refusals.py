@@ -64,6 +64,11 @@ def refusal(capsys):
     ],
 )
 def test_a_refusal_is_one_sentence(line, sentence, refusal, tmp_path, monkeypatch):
+    def compare_strategies() -> None:
+        """Stand in for a minute of training."""
+        pytest.fail("it measured before it refused")
+
+    monkeypatch.setattr("pllab.train.comparing.compare_strategies", compare_strategies)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.ipynb").touch()
     (tmp_path / "taken").mkdir()

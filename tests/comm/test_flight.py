@@ -14,10 +14,8 @@ from pllab.autopsy import Record, read_records
 
 
 @pytest.fixture
-def group(tmp_path):
-    comm.setup(0, 1, "gloo")
-    yield tmp_path / "flight-0.json"
-    comm.teardown()
+def group(alone, tmp_path):
+    return tmp_path / "flight-0.json"
 
 
 def read(path: Path) -> Record:

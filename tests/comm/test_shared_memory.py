@@ -26,7 +26,10 @@ from pllab.comm import (
 SIZES = (0, 1, 1023, 2049, 5000, 20_001)
 TYPES = (torch.float32, torch.float64, torch.bfloat16)
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared through /proc and /dev/shm")
+pytestmark = [
+    pytest.mark.ranks,
+    pytest.mark.skipif(sys.platform != "linux", reason="memory is shared through /proc and /dev/shm"),
+]
 
 
 def mappings():
@@ -162,23 +165,17 @@ def seen(launch_quickly):
     return {size: launch_quickly(run_all, size, timeout_s=60) for size in (2, 3, 4)}
 
 
-@linux
-@pytest.mark.ranks
 def test_same_sum_as_torch_and_the_same_bits_everywhere(seen):
     for ranks in seen.values():
         for outcome in ranks:
             assert [what for what, is_right in outcome["sums"].items() if not all(is_right)] == []
 
 
-@linux
-@pytest.mark.ranks
 def test_every_rank_gets_its_share_of_the_sum(seen):
     for ranks in seen.values():
         assert all(all(one["shares"].values()) for one in ranks)
 
 
-@linux
-@pytest.mark.ranks
 def test_the_mappings_go_with_the_buffer_and_the_ledger_has_one_message(seen):
     sentence = (
         "rank 1 asks for a shared buffer of 6 x torch.float32, rank 0 for 5 x torch.float32; "
@@ -188,14 +185,10 @@ def test_the_mappings_go_with_the_buffer_and_the_ledger_has_one_message(seen):
     assert [one["let go"] for one in seen[2]] == [([message], [1, 1, 0], True, [], sentence, [0, 1])] * 2
 
 
-@linux
-@pytest.mark.ranks
 def test_when_one_rank_cannot_none_gets_memory(seen):
     assert [one["refused"] for one in seen[2]] == [[None, 0] * 4 + [None, False]] * 2
 
 
-@linux
-@pytest.mark.ranks
 def test_a_killed_rank_leaves_nothing_behind(nothing_left):
     before = free_bytes()
     with pytest.raises(RankError, match="rank 1 was killed by signal 9"):
