@@ -1,6 +1,4 @@
 import json
-import sys
-import types
 from dataclasses import dataclass
 
 import pytest
@@ -45,9 +43,7 @@ def bench_pipeline(workload: Work = Work(), *, repeats: int = 9) -> Table:  # no
 
 @pytest.fixture(autouse=True)
 def quick_bench(monkeypatch):
-    module = types.ModuleType("pllab.bench.pipeline_steps")
-    module.bench_pipeline = bench_pipeline
-    monkeypatch.setitem(sys.modules, "pllab.bench.pipeline_steps", module)
+    monkeypatch.setattr("pllab.bench.pipeline_steps.bench_pipeline", bench_pipeline)
 
 
 def test_the_table_is_printed_and_the_numbers_written(capsys, tmp_path):
