@@ -6,6 +6,7 @@ import shlex
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -22,20 +23,15 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def named(requirement: str) -> str:
-    return normal(re.split(r"[\[<>=! ;]", requirement, maxsplit=1)[0])
-
-
-def pins() -> dict[str, str]:
-    lines = (ROOT / "constraints.txt").read_text().split()
-    return {normal(name): version for name, _, version in (line.partition("==") for line in lines)}
+REQUIRED = [*PROJECT["dependencies"], *chain.from_iterable(PROJECT["optional-dependencies"].values())]
+NAMED = [normal(re.split(r"[\[<>=! ;]", line, maxsplit=1)[0]) for line in REQUIRED if not line.startswith("pllab")]
 
 
 def test_every_dependency_is_pinned_to_what_was_tested() -> None:
-    extras = PROJECT["optional-dependencies"]
-    wanted = {named(line) for line in [*PROJECT["dependencies"], *extras["lab"], *extras["test"]]} - {"pllab"}
-    assert wanted <= set(pins()), f"not in constraints.txt: {wanted - set(pins())}"
-    assert pins()["torch"] == "2.13.0"
+    lines = (ROOT / "constraints.txt").read_text().split()
+    pins = {normal(name): version for name, _, version in (line.partition("==") for line in lines)}
+    assert set(NAMED) <= set(pins), f"not in constraints.txt: {set(NAMED) - set(pins)}"
+    assert pins["torch"] == "2.13.0"
 
 
 def test_every_package_that_the_code_imports_is_named() -> None:
@@ -45,11 +41,10 @@ def test_every_package_that_the_code_imports_is_named() -> None:
     modules = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
     modules += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
     foreign = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names - {"pllab"}
-    lines = [*PROJECT["dependencies"], *(line for extra in PROJECT["optional-dependencies"].values() for line in extra)]
     brought = packages_distributions()
     wanted = {normal(name) for module in foreign for name in brought.get(module, [module])}
     assert {"torch", "numpy"} <= wanted
-    assert wanted <= set(map(named, lines)), f"not in pyproject.toml: {wanted - set(map(named, lines))}"
+    assert wanted <= set(NAMED), f"not in pyproject.toml: {wanted - set(NAMED)}"
 
 
 def text_of_all_pages() -> str:
@@ -73,9 +68,7 @@ def test_the_words_for_other_codes_flags_are_typed_as_they_work() -> None:
 
 
 def test_nothing_is_required_twice() -> None:
-    lines = [*PROJECT["dependencies"], *(line for extra in PROJECT["optional-dependencies"].values() for line in extra)]
-    names = [named(line) for line in lines if named(line) != "pllab"]
-    assert len(names) == len(set(names))
+    assert len(NAMED) == len(set(NAMED))
 
 
 def test_conda_users_get_the_package_and_no_second_list() -> None:

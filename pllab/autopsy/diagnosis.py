@@ -94,7 +94,7 @@ def _explain_parting(
     told = f"rank {culprit} made {mine} as its call {mine.number}, where rank {right} made {wanted}"
     record = next(record for record in records if record.rank == culprit)
     if heard := [caught for caught in record.caught if caught.before_call <= mine.number]:
-        return _swallowed(culprit, heard[0].before_call, record)
+        return _swallowed(record, heard[0].before_call)
     cause = _cause_of_parting(by_rank, culprit, right, place)
     return Diagnosis(culprit, mine.number, cause, f"{_SENTENCES[cause].format(rank=culprit)}: {told}.")
 
@@ -171,7 +171,7 @@ def _absence(records: Sequence[Record]) -> Diagnosis | None:
 def _explain_absence(record: Record, waiting: Record, call: Call) -> Diagnosis:
     told = f"rank {waiting.rank} stands in {call} (call {call.number})"
     if record.caught:
-        return _swallowed(record.rank, record.next_number, record, f", and {told}")
+        return _swallowed(record, record.next_number, f", and {told}")
     if record.state == "returned":
         sentence = f"Rank {record.rank} had fewer batches and has returned, and {told}."
         return Diagnosis(record.rank, record.next_number, UNEVEN, sentence)
@@ -194,8 +194,8 @@ def _without_record(records: Sequence[Record]) -> Diagnosis | None:
     return Diagnosis(missing[0], number, ABSENT, sentence)
 
 
-def _swallowed(rank: int, call: int, record: Record, told: str = "") -> Diagnosis:
-    caught = record.caught[-1]
+def _swallowed(record: Record, call: int, told: str = "") -> Diagnosis:
+    rank, caught = record.rank, record.caught[-1]
     sentence = f"Rank {rank} swallowed an exception before its call {call}: {caught.text} at {caught.where}{told}."
     return Diagnosis(rank, call, SWALLOWED, sentence)
 

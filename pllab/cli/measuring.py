@@ -78,21 +78,19 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
-def run_compare(words: Sequence[str]) -> int:
-    """Compare all strategies as the flags say; returns 0, and raises as `run` does."""
+def run_compare(words: Sequence[str]) -> None:
+    """Compare all strategies as the flags say; raises as `run` does."""
     _measured("pllab.train.comparing:compare_strategies", words, "compare", Picture)
-    return 0
 
 
-def run_scale(words: Sequence[str]) -> int:
-    """Count a layout as the flags say and print its table; returns 0.
+def run_scale(words: Sequence[str]) -> None:
+    """Count a layout as the flags say and print its table.
 
     Raises:
         ValueError: an unknown flag, or axes that contradict each other.
     """
     (count,) = bind((resolve_name("pllab.train.scale:scale"),), words, "scale")
     print(count().table())
-    return 0
 
 
 def run_equivalence(words: Sequence[str]) -> int:

@@ -36,8 +36,8 @@ class TrainOptions:
     """Show no progress bars."""
 
 
-def run(words: Sequence[str]) -> int:
-    """Train as the flags say; returns 0.
+def run(words: Sequence[str]) -> None:
+    """Train as the flags say.
 
     Raises:
         ValueError: see `pllab.train.TrainConfig` and `pllab.train.train`.
@@ -51,14 +51,13 @@ def run(words: Sequence[str]) -> int:
     except NothingLeftError as nothing:  # what a restarted job needs to hear is that it has ended well
         if given is None or given[0] == 0:
             print(nothing)
-        return 0
+        return
     if result is None:  # rank 0 prints it
-        return 0
+        return
     print(summary_text(result))
     if options.plot:
         for path in save_plots(options.config.workdir):
             print(f"figure           {path}")
-    return 0
 
 
 def _with_devices(config: TrainConfig, words: Sequence[str], given: tuple[int, int] | None) -> TrainConfig:

@@ -35,6 +35,7 @@ _CONTROLLER = (  # its arguments
     "--HeartMonitor.max_heartmonitor_misses=1000",  # the owner notices a dead engine sooner
     "--log-level=CRITICAL",
 )
+_LAST_LINES = 12  # of the log of a process that has ended
 _CUT = b"c"  # on the leash of a rank: cut your wires
 _wires: set[int] = set()  # in a rank: file descriptors of the sockets that joining the group opened
 
@@ -74,8 +75,9 @@ class Cluster:
         for number, (name, process) in enumerate(self._processes.items()):
             if process.poll() is not None:
                 process.kill()  # and the processes it started
-                words = _last_words(self.folder / f"{name}.log")
-                raise RankError(max(0, number - 1), f"{name} {how_it_ended(process.returncode)}{words}")
+                log = ANSI.sub("", (self.folder / f"{name}.log").read_text(errors="replace"))
+                last = "".join(f"\n    {line}" for line in log.splitlines()[-_LAST_LINES:])
+                raise RankError(max(0, number - 1), f"{name} {how_it_ended(process.returncode)}{last}")
 
     def interrupt(self, ranks: Sequence[int]) -> None:
         """Send these ranks what Ctrl-C sends."""
@@ -94,12 +96,6 @@ class Cluster:
         """End every process and remove the folder; calling it again does nothing."""
         end_children(list(self._processes.values()))
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _last_words(log: Path, num_lines: int = 12) -> str:
-    """The end of a log, indented."""
-    lines = ANSI.sub("", log.read_text(errors="replace")).splitlines()[-num_lines:]
-    return "".join(f"\n    {line}" for line in lines)
 
 
 def enter_group(rank: int, world_size: int, backend: str | None, init_file: str, timeout_s: float) -> BackendPlan:

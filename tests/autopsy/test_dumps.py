@@ -131,10 +131,7 @@ def test_a_pickle_that_would_run_something_is_refused_and_runs_nothing(tmp_path,
         (b'{"pllab_flight": 1, "rank": "0"}', "a part of the record is missing"),
         (pickle.dumps({"entries": []})[:-3], "it is no whole pickle"),
         (b"\x80\xff", "it is no whole pickle of plain values (ValueError: unsupported pickle protocol: 255)"),
-        (
-            pickle.dumps({"entries": [print]}),
-            "record: the pickle asks for builtins.print, and a dump holds plain values only",
-        ),
+        (pickle.dumps([print]), "record: the pickle asks for builtins.print, and a dump holds plain values only"),
     ],
 )
 def test_what_is_no_record_is_told_in_a_sentence(tmp_path, content, sentence):
@@ -165,23 +162,17 @@ def test_a_number_of_torchs_that_is_none_is_told_in_a_sentence(tmp_path, name, n
 @pytest.mark.parametrize("number", [*NO_NUMBERS, "-1", "1000000000000"])
 def test_a_number_of_ours_that_is_none_is_told_in_a_sentence(tmp_path, number):
     record = rehearse("straggler", 0)[0][0].to_json()
-    assert "a part of the record is missing or" in told_of(
-        tmp_path / "trace_0", record | {"world_size": "NUMBER"}, number
-    )
+    wrong = [record | {"world_size": "NUMBER"}]
     if number in NO_NUMBERS:
         for name in ("started_s", "finished_s", "number", "order"):
-            calls = [record["calls"][0] | {name: "NUMBER"}]
-            assert "a part of the record" in told_of(tmp_path / "trace_0", record | {"calls": calls}, number)
+            wrong.append(record | {"calls": [record["calls"][0] | {name: "NUMBER"}]})
+    for each in wrong:
+        assert "a part of the record is missing or" in told_of(tmp_path / "trace_0", each, number)
 
 
-def test_a_missing_file_a_rank_twice_and_a_name_without_a_number(tmp_path):
+def test_a_missing_file_and_a_name_without_a_number(tmp_path):
     with pytest.raises(ValueError, match="cannot be read"):
         read_records([tmp_path / "trace_0"])
-    for name in ("a/trace_1", "b/trace_1", "dump"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(DUMPS[0]))
-    with pytest.raises(ValueError, match=r"the records are of ranks \[1, 1\]; give one record of each rank"):
-        diagnose(read_records([tmp_path / "a/trace_1", tmp_path / "b/trace_1"]))
+    (tmp_path / "dump").write_text(json.dumps(DUMPS[0]))
     with pytest.raises(ValueError, match="its name has no number"):
         read_records([tmp_path / "dump"])

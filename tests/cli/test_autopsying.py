@@ -6,6 +6,7 @@ import pytest
 from pllab.autopsy import CAUSES
 from pllab.cli import main
 from pllab.lesson.faults import rehearse
+from tests.autopsy.test_diagnosis import changed
 from tests.autopsy.test_dumps import DUMPS, written
 
 
@@ -56,12 +57,8 @@ def test_the_stack_of_each_rank_that_runs_is_printed_innermost_first(tmp_path, c
 
 def test_a_wrong_shape_after_which_gloo_ended_a_process_is_shown_where_it_is(tmp_path, capsys):
     """As real ranks leave it: all stand in a call before the one of another shape, and nobody waits for anybody."""
-    records, truth = next(
-        (rs, truth) for rs, truth in (rehearse("wrong shape", n) for n in range(50)) if truth.call % 4
-    )
-    before = [
-        replace(one, calls=tuple(replace(c, finished=c.number < truth.call - 1) for c in one.calls)) for one in records
-    ]
+    records, truth = next(case for case in (rehearse("wrong shape", n) for n in range(50)) if case[1].call % 4)
+    before = [changed(one, lambda call: {"finished": call.number < truth.call - 1}) for one in records]
     lines = told_of(tmp_path, capsys, before)
     shown = next(line for line in lines if line.startswith(f"call {truth.call} "))
     for one in records:
@@ -77,25 +74,3 @@ def test_what_a_record_says_is_printed_without_control_characters(tmp_path, caps
     (tmp_path / "\x1b[2J").write_text("")
     assert main(["import", str(tmp_path / "\x1b[2J")]) == 2
     assert "\x1b" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ([], "no file is given, and ranks are compared"),
-        (["trace_0"], "1 file is given, and ranks are compared"),
-        (["trace_0", "trace_1"], "'trace_0' cannot be read (No such file or directory)"),
-        (["text_0", "text_1"], "'text_0' is no flight record: it is not JSON or a pickle"),
-        (["list_0", "list_1"], "'list_0' is no flight record: it holds a list"),
-        ([".", "trace_1"], "'.' cannot be read (Is a directory)"),
-        (["text_0", "text_1", "--colour", "red"], "--colour"),
-    ],
-)
-def test_a_refusal_is_one_sentence(words, sentence, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for rank in range(2):
-        (tmp_path / f"text_{rank}").write_text("hello\nworld")
-        (tmp_path / f"list_{rank}").write_text("[]")
-    assert main(["autopsy", *words]) == 2
-    error = capsys.readouterr().err
-    assert sentence in error and error.count("\n") == 1

@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -20,11 +19,6 @@ def test_the_report_names_what_there_is(capsys):
 def test_two_ranks_talk(capsys, quick_ranks):
     assert main(["doctor", "--ranks", "2"]) == 0
     assert "2 ranks started, exchanged a tensor and ended" in capsys.readouterr().out
-
-
-def test_a_negative_count_is_refused(capsys):
-    assert main(["doctor", "--ranks", "-1"]) == 2
-    assert "ranks is -1" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a stray is looked for by its open files")
@@ -47,7 +41,4 @@ def test_strays_are_those_with_our_mark_only(tmp_path, monkeypatch):
         for process in started:
             process.kill()
             process.communicate()
-    until = time.monotonic() + 10
-    while f"process {started[0].pid} " in " ".join(find_strays()):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    assert f"process {started[0].pid} " not in " ".join(find_strays())

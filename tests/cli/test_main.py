@@ -1,8 +1,6 @@
 import json
-import os
 import subprocess
 import sys
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -20,38 +18,8 @@ TINY = (
 ).split()
 
 
-def refusal(capsys, *words):
-    """The sentence of a refused call."""
-    assert main(words) == 2
-    output = capsys.readouterr()
-    assert output.err.count("\n") == 1, output.err
-    assert "Traceback" not in output.err
-    return output.err.strip()
-
-
 def train(*words):
     return ["train", *TINY, *words]
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--mode", "tensor"], ["'tensor'", "pipeline"]),
-        (["--world-size", "two"], ["two", "--world-size"]),
-        (["--vocab-size", "8"], ["vocab_size 8"]),
-        (["--dataset", "numbers", "--max-length", "2"], ["max_length 2"]),
-        (["--dataset", "shakespeare"], ["'shakespeare' is not known", "one of docs, numbers", "tinyshakespeare"]),
-    ],
-)
-def test_wrong_flags_are_one_sentence_with_the_value(words, expected, capsys, tmp_path):
-    sentence = refusal(capsys, *train("--workdir", str(tmp_path), *words))
-    assert all(word in sentence for word in expected), sentence
-
-
-def test_a_folder_of_a_run_that_cannot_be_made_is_named(capsys, tmp_path):
-    (tmp_path / "single-1").write_text("")
-    sentence = refusal(capsys, *train("--workdir", str(tmp_path)))
-    assert "single-1' cannot be written (File exists); name a folder of your own with --workdir" in sentence
 
 
 def test_columns_of_any_data_set_train_with_bars_on_stderr(tmp_path, capsys):
@@ -67,8 +35,6 @@ def test_columns_of_any_data_set_train_with_bars_on_stderr(tmp_path, capsys):
 
 
 def test_commands_and_help(capsys):
-    assert "'trian'" in refusal(capsys, "trian")
-    assert "'pipelines'" in refusal(capsys, "bench", "pipelines")
     assert main(["--help"]) == 0
     assert main(["--version"]) == 0
     assert __version__ in capsys.readouterr().out
@@ -83,57 +49,6 @@ def test_the_help_of_every_command_is_made_from_its_real_functions(words, capsys
         code = end.code
     assert not code
     assert f"usage: python -m pllab {' '.join(words)}" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.fixture
-def pipe(tmp_path):
-    """A named pipe; whoever reads it reads nothing, and the test fails."""
-    path, opened = tmp_path / "00_pipe.ipynb", []
-    os.mkfifo(path)
-
-    def give_nothing():
-        os.close(os.open(path, os.O_WRONLY))  # returns when somebody reads
-        opened.append(path)
-
-    writer = threading.Thread(target=give_nothing, daemon=True)
-    writer.start()
-    yield path
-    is_read = bool(opened)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # stays open: the writer may come only now
-    writer.join(10)
-    os.close(reader)
-    assert not is_read
-
-
-@pytest.mark.parametrize("is_device", [False, True])
-@pytest.mark.parametrize(
-    "words",
-    [
-        "import PATH",
-        "import PATH -o run.html",
-        "autopsy PATH PATH",
-        "train --dataset PATH",
-        "grade PATH",
-        "compare --json PATH",  # as a file to write it would be replaced
-    ],
-)
-def test_a_pipe_or_a_device_is_refused_before_anything_is_read(words, is_device, pipe, capsys):
-    if is_device and "--json" in words:
-        pytest.skip("whoever breaks this refusal and is root must not lose a device")
-    path = "/dev/null" if is_device else str(pipe)
-    sentence = refusal(capsys, *words.replace("PATH", path).split())
-    assert repr(path) in sentence
-    assert "is a pipe or a device" in sentence or "is no file" in sentence
-
-
-def test_a_pipe_in_a_folder_of_notebooks_is_refused_as_well(pipe, capsys):
-    sentence = refusal(capsys, "student", f"{pipe.parent}/new", "--notebooks", str(pipe.parent))
-    assert "is a pipe or a device" in sentence
-
-
-def test_a_world_that_no_machine_has_is_refused_at_once(capsys):
-    sentence = refusal(capsys, "scale", "--world-size", "1000000000000", "--dp", "1000000000000")
-    assert "world_size is 1000000000000; give a whole number from 1 to 131072" in sentence
 
 
 def test_traceback_on_request():
@@ -188,11 +103,13 @@ def test_as_a_process_a_refusal_has_exit_code_2_and_no_traceback(tmp_path):
 )
 def test_an_error_of_another_library_is_one_sentence_with_the_values_given(error, sentence, capsys, monkeypatch):
     monkeypatch.setattr("pllab.cli.doctor.report", error)
-    assert sentence in refusal(capsys, "doctor", "--ranks", "3")
+    assert main(["doctor", "--ranks", "3"]) == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_under_torchrun_there_are_as_many_devices_as_it_started_ranks(capsys, monkeypatch, tmp_path):
     for name, value in {"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
     words = train("--workdir", str(tmp_path), "--mode", "data_parallel")
-    assert "batch_size 8 is not divisible by dp 3" in refusal(capsys, *words)
+    assert main(words) == 2
+    assert "batch_size 8 is not divisible by dp 3" in capsys.readouterr().err

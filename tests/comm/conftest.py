@@ -6,21 +6,33 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 
 import pytest
+
+from pllab.comm import setup, teardown
+
+with suppress(ImportError):  # a GPU machine with only torch, transformers and pytest collects this file too
+    import psutil
+
+
+@pytest.fixture
+def alone():
+    """A process group of this process alone."""
+    setup(0, 1, "gloo")
+    yield
+    teardown()
 
 
 @pytest.fixture
 def nothing_left(monkeypatch, tmp_path):
     """Fail the test if it leaves a process, a thread or a temporary file."""
-    import psutil  # a GPU machine with only torch, transformers and pytest collects this file too
-
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
     (tmp_path / "temp").mkdir()
     before = {*threading.enumerate(), *psutil.Process().children(recursive=True)}
     yield tmp_path / "temp"
     deadline = time.monotonic() + 10
-    while (left := _left(psutil, tmp_path / "temp", before)) and time.monotonic() < deadline:
+    while (left := _left(tmp_path / "temp", before)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
 
@@ -28,7 +40,6 @@ def nothing_left(monkeypatch, tmp_path):
 @pytest.fixture
 def ends_with_all(tmp_path):
     """End a script once two processes have written their numbers into "pids", and see that all it started ends too."""
-    import psutil
 
     def check(text, end):
         script, temp, home = (tmp_path / name for name in ("script.py", "temp", "home"))
@@ -58,28 +69,23 @@ def ends_with_all(tmp_path):
     return check
 
 
-def _left(psutil, temp, before):
-    """Python's resource tracker is started once per process by multiprocessing and ends with it: not counted."""
-    children = [
-        _command(process)
-        for process in psutil.Process().children(recursive=True)
-        if process not in before and process.is_running() and not _is_anothers(psutil, process, before)
-    ]
-    alive = [thread.name for thread in threading.enumerate() if thread not in before]
-    return [*children, *alive, *(path.name for path in temp.iterdir())]
+def _left(temp, before):
+    """What is there now and was not before: processes, threads and files."""
+    processes = [_words_of(process, before) for process in psutil.Process().children(recursive=True)]
+    threads = [thread.name for thread in threading.enumerate() if thread not in before]
+    return [*filter(None, processes), *threads, *(path.name for path in temp.iterdir())]
 
 
-def _is_anothers(psutil, process, before):
-    """Whether it belongs to Python's resource tracker, or to a program that ran before the test (a browser)."""
+def _words_of(process, before):
+    """Name and command line; empty for what is not counted.
+
+    That is a process that ends while it is looked at, one of a program that ran before (a browser), and Python's
+    resource tracker, which multiprocessing starts once per process and which ends with it.
+    """
     try:
-        return "resource_tracker" in _command(process) or any(parent in before for parent in process.parents())
-    except psutil.Error:
-        return False
-
-
-def _command(process):
-    """The command line; a process that ends while it is looked at has an empty one."""
-    try:
-        return " ".join(process.cmdline())
-    except Exception:
+        is_known = before & {process, *process.parents()}
+        found = process.as_dict(["name", "cmdline"])
+    except psutil.NoSuchProcess:
         return ""
+    words = " ".join([found["name"], *(found["cmdline"] or ())])
+    return "" if is_known or "resource_tracker" in words else words

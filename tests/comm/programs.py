@@ -7,10 +7,9 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 import torch
 
-from pllab.comm import all_reduce, barrier, rank, report, setup, teardown, world_size
+from pllab.comm import all_reduce, rank, report, setup, teardown, world_size
 
 
 def where(number, size):
@@ -86,14 +85,6 @@ def say(number, size):
 
 def report_a_lock(number, size):
     report(threading.Lock())
-
-
-def listening_addresses(number, size):
-    """The addresses this process listens on or is connected from, once a message went through."""
-    all_reduce(torch.ones(1))
-    addresses = sorted({c.laddr.ip for c in psutil.Process().net_connections("inet") if c.laddr})
-    barrier()
-    return addresses
 
 
 def wait_to_be_ended(number, size, path):

@@ -1,6 +1,6 @@
 """Which GPUs a process touches, by counted calls: none of these tests needs one."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pllab import accelerator
-from pllab.comm import collectives, devices, setup, teardown
+from pllab.comm import collectives, devices
 from pllab.pipeline.streams import GpuStream
 
 OWN = torch.device(accelerator.KIND, 1)
@@ -38,20 +38,14 @@ def test_random_state_is_forked_for_one_device(monkeypatch: pytest.MonkeyPatch) 
     assert forked == [(([1],), {"device_type": accelerator.KIND}), (([],), {})]
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_ranks_device_is_the_same_on_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """The current GPU is not: on a new thread it is the first."""
-    setup(0, 1, "gloo")
-    try:
-        monkeypatch.setattr(collectives, "backend_name", devices.gpu_backend)
-        monkeypatch.setattr(collectives, "current_gpu", lambda: accelerator.gpu(0))
-        torch.distributed.group.WORLD.bound_device_id = OWN
-        found: list[torch.device] = []
-        thread = threading.Thread(target=lambda: found.append(collectives.own_device()))
-        thread.start()
-        thread.join(10.0)
-        assert found == [OWN]
-    finally:
-        teardown()
+    monkeypatch.setattr(collectives, "backend_name", devices.gpu_backend)
+    monkeypatch.setattr(collectives, "current_gpu", lambda: accelerator.gpu(0))
+    torch.distributed.group.WORLD.bound_device_id = OWN
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(collectives.own_device).result(10.0) == OWN
 
 
 class Stream(nullcontext):  # type: ignore[type-arg]

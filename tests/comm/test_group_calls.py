@@ -8,12 +8,7 @@ from torch.distributed import ProcessGroup
 from pllab import comm
 from pllab.comm.group_calls import HeardWork, hear_calls
 
-
-@pytest.fixture(autouse=True)
-def group():
-    comm.setup(0, 1)
-    yield
-    comm.teardown()
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def test_methods_are_replaced_once_for_all_kinds_of_listeners_until_the_last_one_leaves(tmp_path):

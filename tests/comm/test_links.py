@@ -41,13 +41,9 @@ class Clock:
         self.now += seconds
 
 
-def link_of(clock):
-    return Link(1.0, 100.0, lambda: clock.now, clock.sleep)
-
-
 def test_messages_queue_on_the_link_and_wait_for_nothing_else():
     clock = Clock()
-    link = link_of(clock)
+    link = Link(1.0, 100.0, lambda: clock.now, clock.sleep)
     heard = [link.carry(lambda: clock.now, num_bytes) for num_bytes in (0, 100)]
     clock.goes.set()
     assert [each.result() for each in heard] == [1.0, 3.0]
@@ -55,18 +51,6 @@ def test_messages_queue_on_the_link_and_wait_for_nothing_else():
     assert link.carry(lambda: clock.now, 50).result() == 11.5
     link.close()
     assert link.messages == [(0.0, 1.0), (1.0, 3.0), (10.0, 11.5)]
-
-
-def test_one_bucket_pays_the_latency_once():
-    busy_s = []
-    for sizes in ([10] * 10, [100]):
-        link = link_of(clock := Clock())
-        clock.goes.set()
-        for size in sizes:
-            link.carry(lambda: None, size)
-        link.close()
-        busy_s.append(sum(end - start for start, end in link.messages))
-    assert busy_s == [pytest.approx(11.0), pytest.approx(2.0)]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from pllab.comm import (
 )
 from tests.tiers import exhaustive
 
+pytestmark = pytest.mark.ranks
+
 SHAPES = [(0,), (), (1,), (7,), (3, 5), (1001,), (70_001,)]
 DTYPES = [torch.int64, torch.float32, torch.float64, torch.bfloat16]
 
@@ -28,10 +30,6 @@ def numbers(shape, dtype, number):
     """Others on each rank, and of such sizes that the order of a sum shows in its last bits."""
     drawn = torch.randn(shape, generator=torch.Generator().manual_seed(number), dtype=torch.float64)
     return (drawn * 10**6).to(dtype)
-
-
-def eps_of(dtype):
-    return torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
 
 
 def against_gloo(number, size):
@@ -50,7 +48,6 @@ def against_gloo(number, size):
             seen[(shape, dtype)] = {
                 "ring": bits(ring) == bits(theirs),
                 "tree": bits(tree) == bits(theirs),
-                "close": torch.allclose(tree.double(), theirs.double(), rtol=0, atol=5e6 * size * eps_of(dtype)),
                 "broadcast": bits(copies[0]) == bits(copies[1]),
                 "same": len(set(everywhere)) == 1,
             }
@@ -92,7 +89,6 @@ def refusals(size):
     return sentences
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("size", [2, 3, *exhaustive(1, 4, 5)])
 def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size, quick_ranks):
     for seen in launch(against_gloo, size, backend="gloo", timeout_s=60):
@@ -102,13 +98,11 @@ def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size, quick_ranks):
     assert size < 3 or not seen[(1001,), torch.float32]["tree"]  # else the numbers would not show an order
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("size", [3, *exhaustive(4)])
 def test_a_large_ring_has_the_bits_of_gloo(size, quick_ranks):
     assert all(launch(ring_of_a_large_tensor, size, backend="gloo", timeout_s=60))
 
 
-@pytest.mark.ranks
 def test_the_ledger_has_the_transfers_ranks_of_a_group_count_in_it_and_refusals_are_sentences(quick_ranks):
     sent, in_a_group, refused = zip(*launch(ledgers_and_refusals, 3, backend="gloo", timeout_s=60), strict=True)
     for number, seen in enumerate(sent):

@@ -1,4 +1,4 @@
-"""All ranks in step: held against counting, one rank alone, and torch's DistributedSampler."""
+"""All ranks in step: held against counting and against one rank alone."""
 
 import pickle
 import random
@@ -11,20 +11,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader
 
 from pllab.data import DataPartitioner, partition_dataset
-
-ON_A_BARE_MACHINE = """
-import sys
-import pllab.data
-loader = pllab.data.partition_dataset(0, 2, list(range(8)), 4)
-assert len(list(loader)) == 2
-assert pllab.data.load_examples("docs")
-forbidden = "datasets tokenizers num2words transformers huggingface_hub ipywidgets anywidget ipyparallel"
-print(sorted({name.split(".")[0] for name in sys.modules} & set(forbidden.split())))
-"""
-policies = st.sampled_from(["pad", "drop"])
 
 
 def loaders(num_samples, world_size, batch_size, **options):
@@ -41,12 +30,12 @@ def epoch_of(world, epoch):
     return [list(loader) for loader in world]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     num_samples=st.integers(0, 200),
     world_size=st.integers(1, 8),
     per_rank=st.integers(1, 9),
-    remainder=policies,
+    remainder=st.sampled_from(["pad", "drop"]),
     epoch=st.integers(0, 5),
     shuffle=st.booleans(),
 )
@@ -73,23 +62,6 @@ def test_ranks_are_in_step_and_nothing_is_lost(num_samples, world_size, per_rank
             assert max(seen.values(), default=1) <= 2
 
 
-@settings(deadline=None)
-@given(num_samples=st.integers(1, 200), world_size=st.integers(1, 8), remainder=policies)
-def test_share_lengths_are_those_of_distributed_sampler(num_samples, world_size, remainder):
-    for rank, loader in enumerate(loaders(num_samples, world_size, 2 * world_size, remainder=remainder)):
-        if remainder == "drop" and num_samples < world_size:
-            assert len(loader.dataset) == 0  # where the sampler of torch divides differently
-            continue
-        oracle = DistributedSampler(
-            range(num_samples),
-            world_size,
-            rank,
-            drop_last=remainder == "drop" and num_samples % world_size > 0,
-        )
-        assert len(loader.dataset) == len(oracle)
-
-
-@settings(deadline=None)
 @given(num_samples=st.integers(0, 200), world_size=st.sampled_from([2, 4, 8]), epoch=st.integers(0, 3))
 def test_global_batches_do_not_depend_on_the_world(num_samples, world_size, epoch):
     # One process and many train on the same samples in the same steps; the padding alone is extra.
@@ -174,5 +146,8 @@ def test_an_unknown_policy_is_refused():
 
 
 def test_a_machine_with_torch_alone_can_load():
-    done = subprocess.run([sys.executable, "-c", ON_A_BARE_MACHINE], capture_output=True, text=True, timeout=120)
-    assert done.stdout == "[]\n", done.stderr
+    load = "import sys, pllab.data as data; list(data.partition_dataset(0, 2, data.load_examples('docs'), 4, list))"
+    command = [sys.executable, "-c", f"{load}; print(*sys.modules)"]
+    modules = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.split()
+    others = "datasets tokenizers num2words transformers huggingface_hub ipywidgets anywidget ipyparallel"
+    assert "torch" in modules and not set(modules) & set(others.split())

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pllab.data import DataPartitioner, Partition
@@ -16,28 +16,21 @@ def all_shares(num_samples, sizes, seed=1234):
     return [list(partitioner.use(i)) for i in range(len(sizes))]
 
 
-@settings(deadline=None)
-@given(num_samples=st.integers(0, 200), world_size=st.integers(1, 8))
-def test_equal_sizes_cover_everything_once_and_differ_by_one_at_most(num_samples, world_size):
-    # Catches the dropped remainder, rounding, the double cumulative sum and cumulative floats (6 x 1/6).
-    shares = all_shares(num_samples, [1 / world_size] * world_size)
-    assert sorted(sum(shares, [])) == list(range(num_samples))
-    lengths = [len(share) for share in shares]
-    assert max(lengths) - min(lengths) <= 1
+equal = st.integers(1, 8).map(lambda count: [1] * count)
+different = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)
 
 
-@settings(deadline=None)
-@given(num_samples=st.integers(0, 200), weights=st.lists(st.integers(0, 50), min_size=1, max_size=8))
+@given(num_samples=st.integers(0, 200), weights=equal | different)
 def test_any_sizes_cover_everything_once_and_miss_their_due_by_less_than_one(num_samples, weights):
+    # Catches the dropped remainder, rounding, the double cumulative sum and cumulative floats (6 x 1/6).
     total = sum(weights)
-    if total == 0:
-        weights, total = [1], 1
-    sizes = [weight / total for weight in weights]
-    shares = all_shares(num_samples, sizes)
+    shares = all_shares(num_samples, [weight / total for weight in weights])
     assert sorted(sum(shares, [])) == list(range(num_samples))
     for share, weight in zip(shares, weights, strict=True):
         assert abs(len(share) - Fraction(num_samples * weight, total)) < 1 + 1e-9
         assert weight or not share  # a share of nothing stays empty
+    lengths = [len(share) for share in shares]
+    assert len({*weights}) > 1 or max(lengths) - min(lengths) <= 1
 
 
 @pytest.mark.parametrize(
