@@ -98,24 +98,6 @@ def few_targets() -> tuple[torch.Tensor, torch.Tensor]:
     return ids, labels
 
 
-IN_PLACE = {
-    "relu": lambda: nn.ReLU(inplace=True),
-    "relu that leaks, behind a view": lambda: nn.Sequential(nn.Flatten(), nn.LeakyReLU(0.1, inplace=True)),
-    "elu": lambda: nn.ELU(inplace=True),
-}
-
-
-def stages_in_place(first: str, num_stages: int) -> list[nn.Sequential]:
-    """Each begins in place, and ends with a result that its backward needs again."""
-    torch.manual_seed(0)
-    return [nn.Sequential(IN_PLACE[first](), nn.Linear(4, 4), nn.Tanh()) for _ in range(num_stages)]
-
-
-def batch_in_place() -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(6, 4, generator=generator), torch.randn(6, 4, generator=generator)
-
-
 class Sleeps(nn.Linear):
     """A square layer that takes its time, forward and backward."""
 

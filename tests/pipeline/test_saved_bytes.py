@@ -139,13 +139,7 @@ def test_a_recomputing_pipe_holds_inputs_and_one_micro_batch(recompute):
         Pipe.from_partitions(stages, ["cpu:0", "cpu:1"], num_microbatches=8, recompute=recompute) as pipe,
     ):
         pipe(x).sum().backward()
+        gc.collect()
+        assert saved.now[1] == 0
     one = 2 * 32 * 4
     assert saved.peak[1] == ((8 + 4) * one if recompute else 8 * 5 * one)
-
-
-def test_what_is_no_list_of_stages_is_refused() -> None:
-    with (
-        pytest.raises(ValueError, match="the stages are a Linear; give a list of modules"),
-        live_saved_bytes(nn.Linear(2, 2)),
-    ):
-        pass
