@@ -1,7 +1,7 @@
 """A GPT-2 split over ranks against the plain one and against PyTorch's split, on two ranks and on four."""
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from pllab.bench.rivals import tensor_parallel_by_pytorch
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of, tensor_parallel
 from pllab.parallel.tensor import split_of
 from pllab.pipeline.stage import Stage, StageWork
-from tests.parallel.on_ranks import Program, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
 from tests.parallel.programs import whole_state
 
 ROWS, TIME, WIDTH, VOCABULARY, LAYERS = 3, 8, 64, 301, 2  # two ranks have 151 and 150 words
@@ -80,9 +80,11 @@ def sent(ledger: comm.Ledger) -> list[tuple[str, tuple[int, ...]]]:
 
 # What two ranks run, each with its own checks.
 
+PROGRAMS = Programs()
 ACTIVATIONS, HALF = ("all_reduce", (ROWS, TIME, WIDTH)), (ROWS, TIME // 2, WIDTH)
 
 
+@PROGRAMS.add(mode=tuple(MODES))
 def a_step_is_the_plain_model_s_and_so_is_one_of_the_layers_of_a_pipeline(rank: int, size: int, mode: str) -> None:
     loss, logits, gradients = expected_step()
     ids, labels = batch()
@@ -132,6 +134,7 @@ def train(model: nn.Module) -> None:
         optimizer.step()
 
 
+@PROGRAMS.add(mode=tuple(MODES))
 def three_steps_train_the_plain_model_and_keep_replicas_equal_in_bits(rank: int, size: int, mode: str) -> None:
     whole, model = plain(), tensor_parallel(plain(), **MODES[mode])
     train(whole)
@@ -142,6 +145,7 @@ def three_steps_train_the_plain_model_and_keep_replicas_equal_in_bits(rank: int,
     assert_close(*comm.all_gather_object(replicas), rtol=0, atol=0)
 
 
+@PROGRAMS.add()
 def pytorch_s_split_gives_the_same(rank: int, size: int) -> None:
     loss, _, gradients = expected_step()
     ids, labels = batch()
@@ -164,6 +168,7 @@ def pytorch_s_split_gives_the_same(rank: int, size: int) -> None:
         assert_same({name: theirs}, {name: ours.t() if is_turned else ours})
 
 
+@PROGRAMS.add(tied=(True, False))
 def the_whole_state_is_the_state_before_bit_for_bit(rank: int, size: int, tied: bool) -> None:
     model, before = tensor_parallel(plain(tie_word_embeddings=tied)), plain(tie_word_embeddings=tied).state_dict()
     with comm.record_messages() as ledger:
@@ -174,6 +179,7 @@ def the_whole_state_is_the_state_before_bit_for_bit(rank: int, size: int, tied: 
     assert ledger.count() == num_split == LAYERS * 6 + (1 if tied else 2)
 
 
+@PROGRAMS.add()
 def generation_is_the_plain_model_s(rank: int, size: int) -> None:
     model = tensor_parallel(plain(), loss_parallel=True)
     model.lm_head.gather_output = True
@@ -205,6 +211,7 @@ def assert_masks(seen: list[torch.Tensor], *, are_equal: bool) -> None:
         assert mine.any() and torch.equal(mine, theirs) == are_equal
 
 
+@PROGRAMS.add()
 def masks_differ_between_heads_of_two_ranks_and_are_equal_where_values_are_whole(rank: int, size: int) -> None:
     """They follow the seed, in a plain run and inside a stage, and there the micro-batch."""
     ids, labels = batch()
@@ -221,6 +228,7 @@ def masks_differ_between_heads_of_two_ranks_and_are_equal_where_values_are_whole
     assert_masks(features, are_equal=True)
 
 
+@PROGRAMS.add()
 def masks_of_two_slices_of_time_differ(rank: int, size: int) -> None:
     ids, labels = batch()
     model = tensor_parallel(plain(dropout=0.5, attn_implementation="sdpa"), sequence_parallel=True)
@@ -235,6 +243,7 @@ def masks_of_two_slices_of_time_differ(rank: int, size: int) -> None:
         assert_masks(seen, are_equal=False)
 
 
+@PROGRAMS.add()
 def without_dropout_in_attention_the_masks_are_the_plain_model_s(rank: int, size: int) -> None:
     """Nothing that is split drops."""
     ids, labels = batch()
@@ -246,6 +255,7 @@ def without_dropout_in_attention_the_masks_are_the_plain_model_s(rank: int, size
     assert_close(*losses)
 
 
+@PROGRAMS.add()
 def refusals_are_one_sentence_before_any_message(rank: int, size: int) -> None:
     ids, _ = batch()
     sliced, lanes = tensor_parallel(plain(), sequence_parallel=True), plain()
@@ -269,28 +279,6 @@ def refusals_are_one_sentence_before_any_message(rank: int, size: int) -> None:
             assert words in sentence(action)
     lanes.close()
     assert sent(ledger) == [ACTIVATIONS[:1] + ((ROWS, TIME - 1, WIDTH),)]  # of the embedding, before the time is known
-
-
-PROGRAMS: dict[str, Program] = {
-    program.__name__: program
-    for program in (
-        pytorch_s_split_gives_the_same,
-        generation_is_the_plain_model_s,
-        masks_differ_between_heads_of_two_ranks_and_are_equal_where_values_are_whole,
-        masks_of_two_slices_of_time_differ,
-        without_dropout_in_attention_the_masks_are_the_plain_model_s,
-        refusals_are_one_sentence_before_any_message,
-    )
-}
-for _mode in MODES:
-    PROGRAMS[f"a step, {_mode}"] = partial(
-        a_step_is_the_plain_model_s_and_so_is_one_of_the_layers_of_a_pipeline, mode=_mode
-    )
-    PROGRAMS[f"three steps, {_mode}"] = partial(
-        three_steps_train_the_plain_model_and_keep_replicas_equal_in_bits, mode=_mode
-    )
-for _tied in (True, False):
-    PROGRAMS[f"the whole state, tied {_tied}"] = partial(the_whole_state_is_the_state_before_bit_for_bit, tied=_tied)
 
 
 @pytest.fixture(scope="module")

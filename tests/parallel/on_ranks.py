@@ -2,10 +2,32 @@
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
 
 import pytest
 
-Program = Callable[[int, int], object]
+Program = Callable[..., None]
+
+
+class Programs(dict[str, Program]):
+    """The programs of a file, by name."""
+
+    def add(self, **given: Sequence[Any]) -> Callable[[Program], Program]:
+        """Add the function below, once for each combination of values.
+
+        Example: `@programs.add(zero=(1, 2))` above `def step(rank, world_size, zero)` adds "step zero=1" and one more.
+        """
+
+        def register(program: Program) -> Program:
+            for values in product(*given.values()):
+                chosen = dict(zip(given, values, strict=True))
+                said = "".join(f" {name}={value}" for name, value in chosen.items())
+                self[program.__name__ + said] = partial(program, **chosen)
+            return program
+
+        return register
 
 
 def failures(rank: int, world_size: int, programs: Mapping[str, Program]) -> dict[str, str]:

@@ -5,7 +5,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,12 @@ from pllab.parallel import (
     token_weighted,
 )
 from pllab.parallel.averaging import check_same_model
-from tests.parallel.on_ranks import Program, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
 from tests.parallel.programs import batch, gradients, loss_of, share, weights
 
 NUM_STEPS = 3
-STRATEGIES = ("flat", "overlapped", *(["shared"] if sys.platform == "linux" else []))
+SHARED = ("shared",) if sys.platform == "linux" else ()  # through /proc and /dev/shm
+STRATEGIES = ("flat", "overlapped", *SHARED)
 HOWS = ("average", *STRATEGIES, "ddp")
 SMALL = 400  # bytes of a bucket: several buckets even for a tiny model
 
@@ -129,17 +130,21 @@ def trained(rank: int, world_size: int, how: str) -> dict[str, torch.Tensor]:
 
 # What ranks run, each with its own checks.
 
+PROGRAMS = Programs()
 
+
+@PROGRAMS.add(how=HOWS)
 def three_steps_equal_one_process(rank: int, world_size: int, how: str) -> None:
     """Torch's DDP, the last way, included: so all are equal to it."""
     assert_close(trained(rank, world_size, how), one_process())
 
 
-def shared_and_flat_have_the_same_bits(rank: int, world_size: int) -> None:
-    flat, shared = (trained(rank, world_size, how) for how in ("flat", "shared"))
-    assert_close(flat, shared, rtol=0, atol=0)
+@PROGRAMS.add(how=SHARED)
+def the_sum_in_memory_has_the_same_bits(rank: int, world_size: int, how: str) -> None:
+    assert_close(trained(rank, world_size, "flat"), trained(rank, world_size, how), rtol=0, atol=0)
 
 
+@PROGRAMS.add(how=STRATEGIES)
 def parameters_may_be_used_by_some_ranks_or_none(rank: int, world_size: int, how: str) -> None:
     plain, x = Branches(), torch.arange(6.0, dtype=torch.float64).view(2, 3)
     (sum(plain(x + number, number == 0).square().mean() for number in range(2)) / 2).backward()
@@ -152,6 +157,7 @@ def parameters_may_be_used_by_some_ranks_or_none(rank: int, world_size: int, how
     assert plain.sometimes.weight.grad is not None and plain.never.weight.grad is None
 
 
+@PROGRAMS.add(how=STRATEGIES)
 def accumulation_sends_once_and_sums(rank: int, world_size: int, how: str) -> None:
     """Two micro-batches under no_sync and a third outside, twice, then the same by average_now."""
     inner = Odd()
@@ -170,6 +176,7 @@ def accumulation_sends_once_and_sums(rank: int, world_size: int, how: str) -> No
         assert_close(gradients(inner), one_gradient(0, 1, 2))
 
 
+@PROGRAMS.add()
 def a_gradient_of_the_quiet_backward_only_is_averaged_too(rank: int, world_size: int) -> None:
     plain, inner = Branches(), Branches()
     parts = [torch.ones(2, 3, dtype=torch.float64) * (number + 1) for number in range(2)]
@@ -181,6 +188,7 @@ def a_gradient_of_the_quiet_backward_only_is_averaged_too(rank: int, world_size:
     assert_close(gradients(inner), gradients(plain))
 
 
+@PROGRAMS.add(how=STRATEGIES)
 def gradients_live_in_the_buckets(rank: int, world_size: int, how: str) -> None:
     """After each kind of zero_grad; and the buckets hold nothing else but a number for each parameter."""
     inner = Odd()
@@ -194,11 +202,12 @@ def gradients_live_in_the_buckets(rank: int, world_size: int, how: str) -> None:
     assert sum(bucket.flat.nbytes for bucket in model.buckets) == 8 * sum(numbers)
 
 
-def ranks_of_one_host_share_memory_and_give_it_back(rank: int, world_size: int) -> None:
+@PROGRAMS.add(how=SHARED)
+def ranks_of_one_host_share_memory_and_give_it_back(rank: int, world_size: int, how: str) -> None:
     """And one rank without memory to share makes all send."""
     first = DataParallel(Odd())
     reason = "shared: one sum in the memory of this host after backward, gloo"
-    assert (first.strategy, first.reason) == ("shared", reason)
+    assert (first.strategy, first.reason) == (how, reason)
     mapped = num_shared_mappings()
     loss_of(first, *share(0, rank, world_size)).backward()
     del first
@@ -217,7 +226,7 @@ def ranks_of_one_host_share_memory_and_give_it_back(rank: int, world_size: int) 
     assert mapped - dropped == 1  # one bucket, of both
     assert full == ("flat", "flat: one flat message after backward, gloo", dropped)
     assert_close(found, one_gradient(0))
-    assert (second.strategy, num_shared_mappings()) == ("shared", dropped + 1)
+    assert (second.strategy, num_shared_mappings()) == (how, dropped + 1)
 
 
 def _no_space(descriptor: int, start: int, length: int) -> None:
@@ -229,6 +238,7 @@ def num_shared_mappings() -> int:
     return Path("/proc/self/maps").read_text().count(" /dev/shm/")
 
 
+@PROGRAMS.add()
 def one_message_for_each_type(rank: int, world_size: int) -> None:
     inner = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2).double(), nn.Linear(2, 2).bfloat16()])
     model = DataParallel(inner)
@@ -238,6 +248,7 @@ def one_message_for_each_type(rank: int, world_size: int) -> None:
     assert all(layer.weight.grad.eq(1.5).all() and layer.bias.grad.eq(1.0).all() for layer in inner)
 
 
+@PROGRAMS.add()
 def parameters_unfrozen_or_cast_after_wrapping_are_averaged(rank: int, world_size: int) -> None:
     inner = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     inner[0].requires_grad_(False)
@@ -253,6 +264,7 @@ def parameters_unfrozen_or_cast_after_wrapping_are_averaged(rank: int, world_siz
         assert_close(other, mine, rtol=0, atol=0)
 
 
+@PROGRAMS.add()
 def a_step_after_a_failed_backward_is_right(rank: int, world_size: int) -> None:
     """A backward that raises half way, on every rank, within no_sync and outside."""
     inner = Odd()
@@ -273,6 +285,7 @@ def _fail(_: torch.Tensor) -> None:
     raise ArithmeticError
 
 
+@PROGRAMS.add()
 def overlapped_buckets_leave_during_backward_last_layer_first(rank: int, world_size: int) -> None:
     inner = nn.Sequential(*(nn.Linear(4, 4) for _ in range(4)))
     sent_before = []
@@ -286,6 +299,7 @@ def overlapped_buckets_leave_during_backward_last_layer_first(rank: int, world_s
     assert len(model.buckets) == 4
 
 
+@PROGRAMS.add()
 def parameters_may_be_transposed_and_buffers_of_any_type(rank: int, world_size: int) -> None:
     torch.manual_seed(rank)
     inner = nn.Linear(3, 2)
@@ -313,6 +327,7 @@ def unequal(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
     return ids, labels
 
 
+@PROGRAMS.add()
 def token_weighted_gives_the_one_process_gradient(rank: int, world_size: int) -> None:
     """Rank 0 has 10 targets and rank 1 has 100."""
 
@@ -329,6 +344,7 @@ def token_weighted_gives_the_one_process_gradient(rank: int, world_size: int) ->
     assert_close(gradients(inner), gradients(plain))
 
 
+@PROGRAMS.add()
 def refusals_name_the_value_and_the_way_out(rank: int, world_size: int) -> None:
     uneven, sparse = Branches(), DataParallel(nn.Embedding(4, 2, sparse=True))
     uneven(torch.ones(1, 3, dtype=torch.float64), rank == 0).sum().backward()
@@ -340,37 +356,6 @@ def refusals_name_the_value_and_the_way_out(rank: int, world_size: int) -> None:
     ]
     for action, words in refused:
         assert words in sentence(action)
-
-
-TRAINED: dict[str, Program] = {how: partial(three_steps_equal_one_process, how=how) for how in HOWS}
-PROGRAMS: dict[str, Program] = {
-    f"{program.__name__} {how}": partial(program, how=how)
-    for program, hows in (
-        (three_steps_equal_one_process, HOWS),
-        (parameters_may_be_used_by_some_ranks_or_none, STRATEGIES),
-        (accumulation_sends_once_and_sums, STRATEGIES),
-        (gradients_live_in_the_buckets, STRATEGIES),
-    )
-    for how in hows
-}
-PROGRAMS |= {
-    program.__name__: program
-    for program in (
-        a_gradient_of_the_quiet_backward_only_is_averaged_too,
-        one_message_for_each_type,
-        parameters_unfrozen_or_cast_after_wrapping_are_averaged,
-        a_step_after_a_failed_backward_is_right,
-        overlapped_buckets_leave_during_backward_last_layer_first,
-        parameters_may_be_transposed_and_buffers_of_any_type,
-        token_weighted_gives_the_one_process_gradient,
-        refusals_name_the_value_and_the_way_out,
-    )
-}
-if "shared" in STRATEGIES:  # through /proc and /dev/shm
-    PROGRAMS |= {
-        program.__name__: program
-        for program in (shared_and_flat_have_the_same_bits, ranks_of_one_host_share_memory_and_give_it_back)
-    }
 
 
 @pytest.fixture(scope="module")
@@ -388,7 +373,8 @@ def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
 @pytest.mark.ranks
 @pytest.mark.parametrize("size", [1, 4])
 def test_any_number_of_ranks_equals_one_process(size: int, launch_quickly: Any) -> None:
-    programs = {how: program for how, program in TRAINED.items() if how != "shared" or size > 1}
+    wanted = [f"three_steps_equal_one_process how={how}" for how in HOWS if how != "shared" or size > 1]
+    programs = {name: PROGRAMS[name] for name in wanted}
     assert launch_quickly(failures, size, programs) == [{}] * size
 
 

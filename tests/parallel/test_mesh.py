@@ -14,13 +14,20 @@ from torch.testing import assert_close
 
 from pllab import comm
 from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm
-from tests.parallel.on_ranks import Program, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
 from tests.parallel.programs import batch, loss_of, share, weights
 from tests.parallel.programs_sharded import Chain, whole
 
 MOST = 0.01
+PROGRAMS = Programs()
+WAYS: dict[str, Callable[..., Any]] = {
+    "data parallel": DataParallel,
+    "sharded": FullyShardedDataParallel,
+    "sharded by messages": partial(FullyShardedDataParallel, share_memory=False),
+}
 
 
+@PROGRAMS.add()
 def tp_is_innermost_and_pp_outermost(rank: int, world_size: int) -> None:
     mesh = comm.make_mesh(dp=2, tp=2)
     assert mesh.get_coordinate() == (0, rank // 2, rank % 2)
@@ -39,12 +46,13 @@ def clipped_alone(chain: Chain) -> float:
     return float(nn.utils.clip_grad_norm_(chain.parameters(), MOST))
 
 
-def one_clipped_step_equals_one_process(rank: int, world_size: int, wrap: Callable[..., Any]) -> None:
+@PROGRAMS.add(how=tuple(WAYS))
+def one_clipped_step_equals_one_process(rank: int, world_size: int, how: str) -> None:
     chain = Chain()
     norm = clipped_alone(chain)
     torch.optim.SGD(chain.parameters(), lr=1.0).step()
     mesh = comm.make_mesh(dp=2, tp=2)
-    model = wrap(Chain(rank // 2), mesh=mesh)
+    model = WAYS[how](Chain(rank // 2), mesh=mesh)
     loss_of(model, *share(0, rank // 2, 2)).backward()
     with comm.record_messages() as ledger:
         assert clip_grad_norm(model, MOST, mesh) == pytest.approx(norm, rel=1e-6)
@@ -54,6 +62,7 @@ def one_clipped_step_equals_one_process(rank: int, world_size: int, wrap: Callab
     assert_close(found, weights(chain))
 
 
+@PROGRAMS.add(splits=(False, True))
 def the_norm_under_pytorchs_classes(rank: int, world_size: int, splits: bool) -> None:
     """Split over tp first, a weight is cut twice along the same dim."""
     mesh, chain = comm.make_mesh(dp=2, tp=2), Chain()
@@ -67,6 +76,7 @@ def the_norm_under_pytorchs_classes(rank: int, world_size: int, splits: bool) ->
     assert clip_grad_norm(chain, MOST, mesh) == pytest.approx(clipped_alone(Chain()), rel=1e-6)
 
 
+@PROGRAMS.add()
 def the_norm_over_stages_counts_a_shared_weight_once(rank: int, world_size: int) -> None:
     """Two stages, each on two ranks that replicate it: gradients 3 and 4, and a tied weight with gradient 12."""
     mesh = comm.make_mesh(pp=2, dp=2)
@@ -76,6 +86,7 @@ def the_norm_over_stages_counts_a_shared_weight_once(rank: int, world_size: int)
     assert clip_grad_norm(stage, 100.0, mesh) == 13.0
 
 
+@PROGRAMS.add()
 def refusals(rank: int, world_size: int) -> None:
     mesh = comm.make_mesh(dp=2, tp=2)
     with pytest.MonkeyPatch.context() as patch:
@@ -85,28 +96,6 @@ def refusals(rank: int, world_size: int) -> None:
     assert product in sentence(lambda: comm.make_mesh(dp=3))
     assert "the mesh has no axis 'tp'" in sentence(lambda: comm.group_of(mesh["dp"], "tp"))
     assert "max_norm is 0.0; give a number above 0" in sentence(lambda: clip_grad_norm(nn.Linear(1, 1), 0.0))
-
-
-PROGRAMS: dict[str, Program] = {
-    program.__name__: program
-    for program in (
-        tp_is_innermost_and_pp_outermost,
-        the_norm_over_stages_counts_a_shared_weight_once,
-        refusals,
-    )
-}
-PROGRAMS |= {
-    f"one clipped step {how}": partial(one_clipped_step_equals_one_process, wrap=wrap)
-    for how, wrap in {
-        "data parallel": DataParallel,
-        "sharded": FullyShardedDataParallel,
-        "sharded by messages": partial(FullyShardedDataParallel, share_memory=False),
-    }.items()
-}
-PROGRAMS |= {
-    f"the norm under pytorchs classes {splits}": partial(the_norm_under_pytorchs_classes, splits=splits)
-    for splits in (False, True)
-}
 
 
 @pytest.fixture(scope="module")

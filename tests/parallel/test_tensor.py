@@ -1,7 +1,7 @@
 """The split layers against the whole ones, on 2 and on 4 ranks."""
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import pytest
@@ -28,7 +28,7 @@ from pllab.parallel.tensor import (
     to_whole,
     vocab_parallel_cross_entropy,
 )
-from tests.parallel.on_ranks import Program, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
 from tests.parallel.programs import whole_state
 
 IN, HIDDEN, OUT, VOCABULARY, TIME = 6, 7, 5, 11, 8  # no number of ranks divides the hidden features and the vocabulary
@@ -137,7 +137,10 @@ def joined(mine: torch.Tensor, split: Split | None) -> torch.Tensor:
 
 # What ranks run, each with its own checks.
 
+PROGRAMS = Programs()
 
+
+@PROGRAMS.add()
 def outputs_and_gradients_are_those_of_the_whole_layers(rank: int, world_size: int) -> None:
     """On every rank; gradients are slices of the whole ones, of which those of frozen weights are none."""
     model, (expected, grads) = Parallel(Whole()), whole_run()
@@ -150,6 +153,7 @@ def outputs_and_gradients_are_those_of_the_whole_layers(rank: int, world_size: i
     assert_close(found, grads)
 
 
+@PROGRAMS.add()
 def slices_differ_by_one_at_most_and_say_how_they_are_split(rank: int, world_size: int) -> None:
     model = Parallel(Whole())
     assert split_of(model.turned_up.weight) == Split("tp", dim=1, parts=1, size=HIDDEN)
@@ -162,6 +166,7 @@ def slices_differ_by_one_at_most_and_say_how_they_are_split(rank: int, world_siz
             assert parameter.untyped_storage().nbytes() == parameter.nbytes  # it does not keep the whole alive
 
 
+@PROGRAMS.add()
 def the_whole_state_is_the_one_before_bit_for_bit_and_a_tied_weight_travels_once(rank: int, world_size: int) -> None:
     model, before = Parallel(Whole()), Whole().state_dict()
     with comm.record_messages() as ledger:
@@ -172,6 +177,7 @@ def the_whole_state_is_the_one_before_bit_for_bit_and_a_tied_weight_travels_once
     assert_close(state, expected, rtol=0, atol=0)
 
 
+@PROGRAMS.add()
 def each_step_is_the_backward_of_its_partner(rank: int, world_size: int) -> None:
     """Rank r has (1, 2, 3, 4) times 10 to the r, and the gradient (1, ..., n) times 10 to the r."""
     factors = [10.0**number for number in range(world_size)]
@@ -196,6 +202,7 @@ def each_step_is_the_backward_of_its_partner(rank: int, world_size: int) -> None
         assert_close((y.detach(), value.grad), expected[name], rtol=0, atol=0, msg=lambda text, n=name: f"{n}: {text}")
 
 
+@PROGRAMS.add()
 def a_pair_of_layers_sends_one_sum_forward_and_one_backward(rank: int, world_size: int) -> None:
     up, down, norm = ColumnParallelLinear(IN, HIDDEN), RowParallelLinear(HIDDEN, OUT), nn.LayerNorm(OUT)
     x = torch.ones(3, TIME, IN, requires_grad=True)
@@ -210,6 +217,7 @@ def seen(ledger: comm.Ledger) -> list[tuple[str, tuple[int, ...]]]:
     return [(message.name, message.shape) for message in ledger.messages]
 
 
+@PROGRAMS.add(dtype=(torch.float32, torch.bfloat16, torch.float64))
 def losses_on_split_logits_are_those_on_whole_ones(rank: int, world_size: int, dtype: torch.dtype) -> None:
     """The loss sends numbers of tokens only and keeps one softmax; targets that are ignored count as 0."""
     logits = (numbers(4, 5, VOCABULARY) * 3).to(dtype)
@@ -234,6 +242,7 @@ def losses_on_split_logits_are_those_on_whole_ones(rank: int, world_size: int, d
     assert_close(*comm.all_gather_object(losses.detach())[:2], rtol=0, atol=0)
 
 
+@PROGRAMS.add()  # last: a message may be left under way
 def refusals_come_on_every_rank_before_any_message(rank: int, world_size: int) -> None:
     logits = torch.zeros(2, bounds(VOCABULARY, rank, world_size)[1])
     share = f"dim 1 of [2, 7] is 7, which {world_size} ranks cannot share equally; give a multiple of {world_size}"
@@ -245,21 +254,6 @@ def refusals_come_on_every_rank_before_any_message(rank: int, world_size: int) -
             VocabParallelEmbedding(VOCABULARY, 2)(torch.tensor([0, wrong]))
     with pytest.raises((IndexError, RuntimeError)):
         vocab_parallel_cross_entropy(logits, torch.tensor([0, VOCABULARY]), VOCABULARY)
-
-
-PROGRAMS: dict[str, Program] = {
-    program.__name__: program
-    for program in (
-        outputs_and_gradients_are_those_of_the_whole_layers,
-        slices_differ_by_one_at_most_and_say_how_they_are_split,
-        the_whole_state_is_the_one_before_bit_for_bit_and_a_tied_weight_travels_once,
-        each_step_is_the_backward_of_its_partner,
-        a_pair_of_layers_sends_one_sum_forward_and_one_backward,
-    )
-}
-for _dtype in (torch.float32, torch.bfloat16, torch.float64):
-    PROGRAMS[f"losses {_dtype}"] = partial(losses_on_split_logits_are_those_on_whole_ones, dtype=_dtype)
-PROGRAMS["refusals"] = refusals_come_on_every_rank_before_any_message  # last: a message may be left under way
 
 
 @pytest.fixture(scope="module", params=[2, 4])

@@ -2,23 +2,25 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
 from pllab.pipeline import LaneExecutor, Pipe
+from pllab.pipeline.split import Batch
 from pllab.schedule import Schedule, zb_h1
 from pllab.timeline import Timeline
 
 ENGINES = ("pipe", "lanes")
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Loss = Callable[[Any, torch.Tensor], torch.Tensor]
 mse = nn.functional.mse_loss
 
 
 def step_on(
     engine: str,
     stages: Sequence[nn.Module],
-    x: torch.Tensor,
+    x: Batch,
     y: torch.Tensor,
     loss: Loss = mse,
     *,
@@ -37,7 +39,7 @@ def step_on(
 
 
 def plain_step(
-    stages: Sequence[nn.Module], x: torch.Tensor, y: torch.Tensor, loss: Loss = mse
+    stages: Sequence[nn.Module], x: Batch, y: torch.Tensor, loss: Loss = mse
 ) -> tuple[float, list[torch.Tensor]]:
     """Loss and gradients of a copy of the stages as one chain, in which nothing works in place."""
     plain = copy.deepcopy(nn.Sequential(*stages))

@@ -11,7 +11,7 @@ from torch import nn
 
 from pllab.parallel import num_target_tokens
 from pllab.pipeline import LaneExecutor
-from pllab.schedule import Schedule, gpipe, one_f_one_b, split_backwards, zb_h1
+from pllab.schedule import Schedule, gpipe, one_f_one_b, zb_h1
 from tests.pipeline import programs
 from tests.pipeline.families import (
     GENERATORS,
@@ -81,28 +81,6 @@ def test_any_legal_schedule_runs_to_its_end(ranks: int, more_stages: int, microb
     with LaneExecutor(schedule, stages, mse, timeout_s=10) as executor:
         assert executor.step(x, y).loss == pytest.approx(expected, abs=1e-5)
     assert_close(gradients_of(*stages), gradients)
-
-
-def test_tuples_travel_between_stages() -> None:
-    class Pair(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.full((3,), 2.0))
-
-        def forward(self, value: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-            x, index = value
-            return x * self.weight, index
-
-    def loss(output: tuple[torch.Tensor, torch.Tensor], _: object) -> torch.Tensor:
-        return (output[0] * output[1][:, None]).mean()
-
-    stages: list[nn.Module] = [Pair(), Pair(), Pair()]
-    x, index = torch.randn(4, 3), torch.arange(4)
-    with LaneExecutor(split_backwards(one_f_one_b(3, 2)), stages, loss) as executor:
-        step = executor.step((x, index), x)
-    assert step.loss == pytest.approx((8 * x * index[:, None]).mean().item(), abs=1e-6)
-    for grad in gradients_of(*stages):  # of w1 w2 w3 x index / 12 by one weight of 2: 4 x index / 12
-        torch.testing.assert_close(grad, (4 * x * index[:, None]).sum(0) / 12)
 
 
 def test_a_lane_waits_as_long_as_actions_end_elsewhere() -> None:

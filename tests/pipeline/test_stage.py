@@ -50,6 +50,34 @@ def test_dropout_in_place_drops_what_dropout_drops() -> None:
     assert_close(seen[2], seen[0])
 
 
+class Scale(nn.Module):
+    """Scales its rows by weights that an index picks, and passes the index on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((3,), 2.0))
+
+    def forward(self, value: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        x, index = value
+        return x * self.weight[index], index
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tuples_travel_and_whole_numbers_carry_no_gradient(engine: str) -> None:
+    def loss(output: tuple[torch.Tensor, torch.Tensor], target: torch.Tensor) -> torch.Tensor:
+        assert torch.equal(output[1], target) and not output[1].requires_grad
+        return output[0].square().mean()
+
+    stages = [Scale(), Scale(), Scale()]
+    x, index = torch.randn(6, requires_grad=True), torch.tensor([0, 1, 2, 0, 1, 2])
+    expected, gradients = plain_step(stages, (x, index), index, loss)
+    of_x, x.grad = x.grad, None
+    assert step_on(engine, stages, (x, index), index, loss)[0] == pytest.approx(expected, rel=1e-6)
+    assert_close(gradients_of(*stages), gradients)
+    if engine == "pipe":  # an executor's batch gets none
+        assert_close([x.grad], [of_x])
+
+
 class AddsOne(nn.Module):
     """Overwrites its input, and does not say so."""
 
