@@ -1,10 +1,56 @@
-"""A small problem whose batches ranks share, and the state of models that they share; for tests here and of GPT-2."""
+"""A small problem whose model and batches ranks share, and the state of models that they share."""
+
+from functools import cache
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
 from pllab.parallel.tensor import split_of, whole_of
+
+NUM_STEPS = 3
+NUM_BLOCKS = 4
+
+
+class Block(nn.Module):
+    """13 numbers that no number of ranks divides, and a parameter that its forward may leave out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+        self.extra = nn.Parameter(torch.randn(7))
+        self.uses_extra = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + torch.tanh(self.linear(x))
+        return x * self.extra[0] if self.uses_extra else x
+
+
+class Chain(nn.Module):
+    """Blocks between a tied embedding and head; block 1 and most of 2 may be frozen."""
+
+    def __init__(self, seed: int = 0, freeze: bool = False, dtype: torch.dtype = torch.float64) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.embedding = nn.Embedding(11, 6)
+        self.blocks = nn.ModuleList(Block() for _ in range(NUM_BLOCKS))
+        self.norm = nn.LayerNorm(6)
+        self.head = nn.Linear(6, 11, bias=False)
+        self.head.weight = self.embedding.weight
+        self.register_buffer("scale", torch.full((), 1.0 + seed))
+        self.checkpointed = False
+        self.to(dtype)
+        if freeze:
+            self.blocks[1].requires_grad_(False)
+            self.blocks[2].linear.requires_grad_(False)
+            self.blocks[2].uses_extra = True  # its gradient is there before the frozen weight has done its work
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.checkpointed else block(x)
+        return self.head(self.norm(x) * self.scale)
 
 
 def batch(step: int, rows: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
@@ -24,6 +70,23 @@ def share(step: int, rank: int, world_size: int, rows: int = 8) -> tuple[torch.T
 
 def loss_of(model: nn.Module, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(model(tokens).flatten(0, 1), targets)
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    """Fused, it writes to the pieces without a trace in their version counters."""
+    return torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9, weight_decay=0.1, fused=True)
+
+
+@cache
+def one_process(freeze: bool = False) -> dict[str, torch.Tensor]:
+    """The weights after steps on whole batches, from those of seed 0."""
+    chain = Chain(freeze=freeze)
+    optimizer = sgd(chain)
+    for step in range(NUM_STEPS):
+        optimizer.zero_grad()
+        loss_of(chain, *batch(step)).backward()
+        optimizer.step()
+    return weights(chain)
 
 
 def whole_state(model: nn.Module, group: comm.Group | None = None) -> dict[str, torch.Tensor]:

@@ -15,81 +15,30 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ProfilerActivity, profile
 from torch.testing import assert_close
-from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
 from pllab.parallel import FullyShardedDataParallel
 from tests.parallel.on_ranks import Programs, sentence
-from tests.parallel.programs import batch, gradients, loss_of, share, weights
-
-NUM_STEPS = 3
-NUM_BLOCKS = 4
-
-
-class Block(nn.Module):
-    """13 numbers that no number of ranks divides, and a parameter that its forward may leave out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(6, 6)
-        self.extra = nn.Parameter(torch.randn(7))
-        self.uses_extra = False
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + torch.tanh(self.linear(x))
-        return x * self.extra[0] if self.uses_extra else x
-
-
-class Chain(nn.Module):
-    """Blocks between a tied embedding and head; block 1 and most of 2 may be frozen."""
-
-    def __init__(self, seed: int = 0, freeze: bool = False, dtype: torch.dtype = torch.float64) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.embedding = nn.Embedding(11, 6)
-        self.blocks = nn.ModuleList(Block() for _ in range(NUM_BLOCKS))
-        self.norm = nn.LayerNorm(6)
-        self.head = nn.Linear(6, 11, bias=False)
-        self.head.weight = self.embedding.weight
-        self.register_buffer("scale", torch.full((), 1.0 + seed))
-        self.checkpointed = False
-        self.to(dtype)
-        if freeze:
-            self.blocks[1].requires_grad_(False)
-            self.blocks[2].linear.requires_grad_(False)
-            self.blocks[2].uses_extra = True  # its gradient is there before the frozen weight has done its work
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        x = self.embedding(tokens)
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.checkpointed else block(x)
-        return self.head(self.norm(x) * self.scale)
-
+from tests.parallel.programs import (
+    NUM_BLOCKS,
+    NUM_STEPS,
+    Chain,
+    batch,
+    gradients,
+    loss_of,
+    one_process,
+    sgd,
+    share,
+    weights,
+)
 
 PROGRAMS = Programs()
 EVERYWHERE = {"share_memory": (True, False)}  # ranks of one host reduce in shared memory, or send messages
 
 
-def sgd(model: nn.Module) -> torch.optim.Optimizer:
-    """Fused, it writes to the pieces without a trace in their version counters."""
-    return torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9, weight_decay=0.1, fused=True)
-
-
 def whole(model: FullyShardedDataParallel) -> dict[str, torch.Tensor]:
     with model.gathered() as inner:
         return {name: tensor.detach().clone() for name, tensor in inner.state_dict().items()}
-
-
-@cache
-def one_process(freeze: bool = False) -> dict[str, torch.Tensor]:
-    """The weights after steps on whole batches."""
-    chain = Chain(freeze=freeze)
-    optimizer = sgd(chain)
-    for step in range(NUM_STEPS):
-        optimizer.zero_grad()
-        loss_of(chain, *batch(step)).backward()
-        optimizer.step()
-    return weights(chain)
 
 
 @cache
@@ -309,12 +258,12 @@ def _collect(*_: object) -> None:
 
 @PROGRAMS.add(**EVERYWHERE)
 def nothing_keeps_a_model_alive_that_nobody_holds(rank: int, world_size: int, share_memory: bool) -> None:
+    """Python may free it in the middle of another optimizer's step, which raised that a dict had changed."""
+    collects = register_optimizer_step_post_hook(_collect)  # before the model, whose hook is still to come when it runs
     model = FullyShardedDataParallel(Chain(), share_memory=share_memory)
     loss_of(model, *share(0, rank, world_size)).backward()
     gone = weakref.ref(model)
     del model
-    # Python may collect it in the middle of another optimizer's step, where torch said that a dict had changed.
-    collects = register_optimizer_step_post_hook(_collect)
     sgd(nn.Linear(1, 1)).step()
     collects.remove()
     assert gone() is None

@@ -27,34 +27,12 @@ from pllab.parallel import (
 )
 from pllab.parallel.averaging import check_same_model
 from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
-from tests.parallel.programs import batch, gradients, loss_of, share, weights
+from tests.parallel.programs import NUM_STEPS, Chain, batch, gradients, loss_of, one_process, sgd, share, weights
 
-NUM_STEPS = 3
 SHARED = ("shared",) if sys.platform == "linux" else ()  # through /proc and /dev/shm
 STRATEGIES = ("flat", "overlapped", *SHARED)
 HOWS = ("average", *STRATEGIES, "ddp")
 SMALL = 400  # bytes of a bucket: several buckets even for a tiny model
-
-
-class Odd(nn.Module):
-    """Everything that trips data parallelism: a tied, a frozen and an unused parameter, and a buffer."""
-
-    def __init__(self, seed: int = 0) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.embedding = nn.Embedding(11, 6)
-        self.body = nn.Linear(6, 6)
-        self.frozen = nn.Linear(6, 6)
-        self.frozen.requires_grad_(False)
-        self.unused = nn.Linear(6, 6)
-        self.head = nn.Linear(6, 11, bias=False)
-        self.head.weight = self.embedding.weight
-        self.register_buffer("scale", torch.full((), 1.0 + seed))
-        self.double()
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        hidden = torch.tanh(self.body(self.embedding(tokens)))
-        return self.head(torch.tanh(self.frozen(hidden)) * self.scale)
 
 
 class Branches(nn.Module):
@@ -70,6 +48,11 @@ class Branches(nn.Module):
         return self.sometimes(hidden) if use else hidden
 
 
+def odd(seed: int = 0) -> Chain:
+    """Everything that trips data parallelism: a tied, a frozen and an unused parameter, and a buffer."""
+    return Chain(seed, freeze=True)
+
+
 def by(how: Any, model: nn.Module) -> DataParallel:
     """The model under a strategy; memory is shared by default, where it can be."""
     shared = DataParallel(model, None if how == "shared" else how, bucket_bytes=SMALL)
@@ -77,26 +60,10 @@ def by(how: Any, model: nn.Module) -> DataParallel:
     return shared
 
 
-def sgd(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9, weight_decay=0.1)
-
-
-@cache
-def one_process() -> dict[str, torch.Tensor]:
-    """The weights after training on the concatenated batches, from rank 0's weights."""
-    model = Odd()
-    optimizer = sgd(model)
-    for step in range(NUM_STEPS):
-        optimizer.zero_grad()
-        loss_of(model, *batch(step)).backward()
-        optimizer.step()
-    return weights(model)
-
-
 @cache
 def one_gradient(*steps: int) -> dict[str, torch.Tensor | None]:
     """The sum of the gradients of some batches at rank 0's weights."""
-    model = Odd()
+    model = odd()
     for step in steps:
         loss_of(model, *batch(step)).backward()
     return gradients(model)
@@ -104,10 +71,10 @@ def one_gradient(*steps: int) -> dict[str, torch.Tensor | None]:
 
 def trained(rank: int, world_size: int, how: str) -> dict[str, torch.Tensor]:
     """Three steps from weights that differ between ranks until they are broadcast; each sends what it has to."""
-    inner = Odd(seed=rank)
+    inner = odd(rank)
     if how == "average":
         broadcast_parameters(inner)
-        model, num_messages = inner, 3  # trained and used: the tied embedding once, the body's weight and bias
+        model, num_messages = inner, 8  # of what is trained and used, the tied embedding once
     elif how == "ddp":
         model = DistributedDataParallel(inner, find_unused_parameters=True, gradient_as_bucket_view=True)
         num_messages = 0  # of ours
@@ -136,7 +103,7 @@ PROGRAMS = Programs()
 @PROGRAMS.add(how=HOWS)
 def three_steps_equal_one_process(rank: int, world_size: int, how: str) -> None:
     """Torch's DDP, the last way, included: so all are equal to it."""
-    assert_close(trained(rank, world_size, how), one_process())
+    assert_close(trained(rank, world_size, how), one_process(freeze=True))
 
 
 @PROGRAMS.add(how=SHARED)
@@ -160,7 +127,7 @@ def parameters_may_be_used_by_some_ranks_or_none(rank: int, world_size: int, how
 @PROGRAMS.add(how=STRATEGIES)
 def accumulation_sends_once_and_sums(rank: int, world_size: int, how: str) -> None:
     """Two micro-batches under no_sync and a third outside, twice, then the same by average_now."""
-    inner = Odd()
+    inner = odd()
     model = by(how, inner)
     for set_to_none, sends_last in ((True, True), (False, True), (True, False)):
         model.zero_grad(set_to_none=set_to_none)
@@ -191,7 +158,7 @@ def a_gradient_of_the_quiet_backward_only_is_averaged_too(rank: int, world_size:
 @PROGRAMS.add(how=STRATEGIES)
 def gradients_live_in_the_buckets(rank: int, world_size: int, how: str) -> None:
     """After each kind of zero_grad; and the buckets hold nothing else but a number for each parameter."""
-    inner = Odd()
+    inner = odd()
     model = by(how, inner)
     for set_to_none in (True, False, True):
         model.zero_grad(set_to_none=set_to_none)
@@ -205,7 +172,7 @@ def gradients_live_in_the_buckets(rank: int, world_size: int, how: str) -> None:
 @PROGRAMS.add(how=SHARED)
 def ranks_of_one_host_share_memory_and_give_it_back(rank: int, world_size: int, how: str) -> None:
     """And one rank without memory to share makes all send."""
-    first = DataParallel(Odd())
+    first = DataParallel(odd())
     reason = "shared: one sum in the memory of this host after backward, gloo"
     assert (first.strategy, first.reason) == (how, reason)
     mapped = num_shared_mappings()
@@ -216,11 +183,11 @@ def ranks_of_one_host_share_memory_and_give_it_back(rank: int, world_size: int, 
     with pytest.MonkeyPatch.context() as patch:
         if rank == 0:
             patch.setattr(os, "posix_fallocate", _no_space)
-        second = DataParallel(Odd())
+        second = DataParallel(odd())
         full = second.strategy, second.reason, num_shared_mappings()
         loss_of(second, *share(0, rank, world_size)).backward()
         found = gradients(second.module)
-    second.module.frozen.requires_grad_(True)  # new buckets, and there is space by now
+    second.module.blocks[1].requires_grad_(True)  # new buckets, and there is space by now
     second.zero_grad()
     loss_of(second, *share(0, rank, world_size)).backward()
     assert mapped - dropped == 1  # one bucket, of both
@@ -267,7 +234,7 @@ def parameters_unfrozen_or_cast_after_wrapping_are_averaged(rank: int, world_siz
 @PROGRAMS.add()
 def a_step_after_a_failed_backward_is_right(rank: int, world_size: int) -> None:
     """A backward that raises half way, on every rank, within no_sync and outside."""
-    inner = Odd()
+    inner = odd()
     model = DataParallel(inner)
     handle = inner.embedding.weight.register_hook(_fail)
     for context in (model.no_sync, torch.enable_grad):
@@ -335,7 +302,7 @@ def token_weighted_gives_the_one_process_gradient(rank: int, world_size: int) ->
         logits = model(ids)[:, :-1].flatten(0, 1)
         return nn.functional.cross_entropy(logits, labels[:, 1:].flatten(), reduction=reduction)
 
-    plain, inner = Odd(), Odd()
+    plain, inner = odd(), odd()
     ids, labels = (torch.cat(parts) for parts in zip(unequal(0), unequal(1), strict=True))
     loss(plain, ids, labels, "mean").backward()
     model, (ids, labels) = DataParallel(inner), unequal(rank)
@@ -382,7 +349,7 @@ def test_any_number_of_ranks_equals_one_process(size: int, launch_quickly: Any) 
 
 
 def test_alone_it_changes_nothing() -> None:
-    model = Odd()
+    model = odd()
     wrapped = DataParallel(model)
     loss_of(wrapped, *batch(0)).backward()
     assert_close(gradients(model), one_gradient(0))
@@ -401,7 +368,7 @@ def test_the_backend_chooses_and_the_reason_names_it(
 
 
 def test_evaluation_sends_nothing_and_a_dropped_wrapper_frees_its_buckets_and_stops_sending() -> None:
-    model = Odd()
+    model = odd()
     wrapped = DataParallel(model)
     flat = weakref.ref(wrapped.buckets[0].flat)
     with comm.record_messages() as ledger:
@@ -428,18 +395,25 @@ def test_bad_arguments(module: nn.Module, given: dict[str, Any], sentence: str) 
 
 
 def test_one_message_per_gradient_and_none_for_frozen_tied_or_unused() -> None:
-    model = Odd()
+    model = odd()
     loss_of(model, *batch(0)).backward()
     before = gradients(model)
     with comm.record_messages() as ledger:
         average_gradients(model)
-    assert [message.shape for message in ledger.messages] == [(11, 6), (6, 6), (6,)]
+    assert [message.shape for message in ledger.messages] == [
+        (11, 6),
+        *[(6, 6), (6,)],
+        (7,),
+        *[(6, 6), (6,)],
+        (6,),
+        (6,),
+    ]
     assert_close(gradients(model), before, rtol=0, atol=0)
     check_same_parameters_used(model)
 
 
 def test_broadcast_sends_parameters_once_and_buffers() -> None:
-    model = Odd()
+    model = odd()
     with comm.record_messages() as ledger:
         broadcast_parameters(model)
     assert ledger.count("broadcast") == len(list(model.parameters())) + 1

@@ -15,8 +15,8 @@ from torch.testing import assert_close
 from pllab import comm
 from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm
 from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
-from tests.parallel.programs import batch, loss_of, share, weights
-from tests.parallel.programs_sharded import Chain, whole
+from tests.parallel.programs import Chain, batch, loss_of, share, weights
+from tests.parallel.programs_sharded import whole
 
 MOST = 0.01
 PROGRAMS = Programs()
