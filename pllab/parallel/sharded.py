@@ -18,7 +18,6 @@ One rank's step under zero=3, with the messages of one unit (ranks of one host r
 Source: Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (PyTorch FSDP); torch.distributed.fsdp.fully_shard.
 """
 
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -104,9 +103,9 @@ class FullyShardedDataParallel(Averaging):
             for whole in (whole for shard in unit.trained for whole in shard.wholes):
                 whole.register_post_accumulate_grad_hook(weak_hook(self._arrived, index))
         self._was_stepped = False
-        # Not from the pieces' version counters alone: a fused optimizer leaves them as they are.
-        hook = register_optimizer_step_post_hook(weak_hook(self._stepped))
-        weakref.finalize(self, hook.remove)
+        # Not from the pieces' version counters alone: a fused optimizer leaves them as they are. Without the model the
+        # hook does nothing, and stays: Python may free a model while torch goes through these hooks.
+        register_optimizer_step_post_hook(weak_hook(self._stepped))
         self._begin()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -7,7 +7,7 @@ so that both timelines share one axis, and holds each packet for the time of a m
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -83,7 +83,7 @@ def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float |
     with closing(Lanes([f"cpu:{rank}" for rank in range(schedule.num_ranks)])) as lanes:
         for sleep_s in (0.0, unit_s):  # the first warms up
             works = {stage: SleepWork(costs, stage, sleep_s, shares) for stage in range(schedule.num_stages)}
-            wire = partial(SlowWire, partial(_message_s, schedule, costs, sleep_s), {})
+            wire = partial(SlowWire, schedule.rank_of_stage, sleep_s * costs.p2p, {})
             record = ActionTimes("emulated", schedule.num_ranks)
             lanes.run(schedule, works, entering, record, timeout_s, wire=wire)
     spans = [span._replace(start=span.start / unit_s, end=span.end / unit_s) for span in record.timeline().spans]
@@ -98,28 +98,24 @@ def _unit_s(costs: Costs, num_stages: int) -> float:
 
 
 class SlowWire(Wire):
-    """Holds each packet for the time of its message; the lanes share the times at which packets are due."""
+    """Holds a packet for another rank as long as a message takes; the lanes share the times at which such are due."""
 
-    def __init__(self, message_s: Callable[[int, int], float], due_s: dict[Name, float], *lane: Any) -> None:
+    def __init__(self, homes: Mapping[int, int], message_s: float, due_s: dict[Name, float], *lane: Any) -> None:
         super().__init__(*lane)
+        self._homes = homes
         self._message_s = message_s
         self._due_s = due_s
 
     def take(self, action: Action) -> Packet:
-        """Wait for the packet, then until it is due; what enters from outside has not travelled."""
+        """Wait for the packet, then until it is due if it has travelled."""
         name, packet = taken_by(action), super().take(action)
         if name in self._due_s:
             time.sleep(max(0.0, self._due_s[name] - time.perf_counter()))
         return packet
 
     def give(self, action: Action, packet: Packet) -> None:
-        """Note when the packet is due, and hand it over."""
-        if (name := made_by(action)) is not None:
-            self._due_s[name] = time.perf_counter() + self._message_s(action.stage, name.stage)
+        """Note when the packet is due at another rank, and hand it over; what leaves the pipeline goes to none."""
+        name, own = made_by(action), self._homes[action.stage]
+        if name is not None and self._homes.get(name.stage, own) != own:
+            self._due_s[name] = time.perf_counter() + self._message_s
         super().give(action, packet)
-
-
-def _message_s(schedule: Schedule, costs: Costs, unit_s: float, sender: int, stage: int) -> float:
-    """How many seconds a packet travels from one stage to another: no time within a rank, nor out of the pipeline."""
-    homes = schedule.rank_of_stage
-    return 0.0 if homes.get(stage, homes[sender]) == homes[sender] else unit_s * costs.p2p

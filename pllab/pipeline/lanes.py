@@ -8,10 +8,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, Self
+from typing import Self
 
 import torch
 from torch._C._profiler import _ExperimentalConfig
@@ -24,27 +24,26 @@ from pllab.pipeline.streams import GpuStream, HostStream
 from pllab.pipeline.workers import Overdue, Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
 
+Ambient = Callable[[], AbstractContextManager[None]]
 
-class Ambient(NamedTuple):
-    """The grad mode and autocast of one thread, for another to enter: in torch both belong to a thread."""
 
-    grad: bool
-    autocast: tuple[tuple[str, torch.dtype], ...]
+def ambient_here() -> Ambient:
+    """The grad mode and autocast of this thread, for others to enter: in torch both belong to a thread.
 
-    @classmethod
-    def of_this_thread(cls) -> Self:
-        """The settings of the calling thread."""
-        kinds = [kind for kind in ("cpu", accelerator.KIND) if torch.is_autocast_enabled(kind)]
-        return cls(torch.is_grad_enabled(), tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds))
+    Example: `with ambient():` on a worker computes as here, after `ambient = ambient_here()`.
+    """
+    grad = torch.is_grad_enabled()
+    dtypes = {k: torch.get_autocast_dtype(k) for k in ("cpu", accelerator.KIND) if torch.is_autocast_enabled(k)}
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Work under these settings, on any thread."""
+    def entered() -> Iterator[None]:
         with ExitStack() as stack:
-            stack.enter_context(torch.set_grad_enabled(self.grad))
-            for kind, dtype in self.autocast:
+            stack.enter_context(torch.set_grad_enabled(grad))
+            for kind, dtype in dtypes.items():
                 stack.enter_context(torch.autocast(kind, dtype=dtype))
             yield
+
+    return entered
 
 
 class Lanes:
@@ -95,7 +94,7 @@ class Lanes:
             RuntimeError: another thread is in a run of these lanes.
             Exception: the failure of the lane that made the others fail.
         """
-        packets, ambient = Packets(entering), ambient or Ambient.of_this_thread()
+        packets, ambient = Packets(entering), ambient or ambient_here()
         tasks = []
         for rank, stream in enumerate(self._streams):
             timing = record.timing(rank, stream, record_function)
@@ -177,7 +176,7 @@ def _one_for_each(devices: Sequence[torch.device]) -> Workers:
 
 def _walk(row: Callable[[], None], ambient: Ambient, stream: HostStream, packets: Packets) -> None:
     try:
-        with ambient.entered(), stream.compute:
+        with ambient(), stream.compute:
             row()
     except BaseException as error:
         packets.fail(error)

@@ -28,7 +28,7 @@ from torch.autograd.function import once_differentiable
 
 from pllab.arguments import deadline, whole_number
 from pllab.pipeline.engine import ActionTimes, Name, Packet, as_packet, queued
-from pllab.pipeline.lanes import Ambient, Lanes, RunsOnLanes
+from pllab.pipeline.lanes import Lanes, RunsOnLanes, ambient_here
 from pllab.pipeline.randomness import draw_seed
 from pllab.pipeline.split import (
     Batch,
@@ -170,9 +170,7 @@ class _Run:
         self._flags = [tensor.requires_grad for tensor in batch]
         self._homes = [tensor.device for tensor in batch]
         record = pipe._record = ActionTimes("real", len(pipe._lanes.devices))
-        self._run_rows = partial(
-            pipe._lanes.run, record=record, timeout_s=pipe.timeout_s, ambient=Ambient.of_this_thread()
-        )
+        self._run_rows = partial(pipe._lanes.run, record=record, timeout_s=pipe.timeout_s, ambient=ambient_here())
         seed = draw_seed()
         self._works = {stage.number: StageWork(stage, seed, recompute=pipe.recompute) for stage in pipe._stages}
         self.grads: Sequence[torch.Tensor | None] = ()

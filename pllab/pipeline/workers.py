@@ -10,15 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import torch
 
 from pllab.comm.devices import is_gpu
 
-ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
-Result = tuple[bool, Any]  # (True, what the task returned) or (False, the exception's ExcInfo)
+Result = tuple[bool, Any]  # (True, what the task returned) or (False, the exception as of `sys.exc_info()`)
 
 
 class Task:
@@ -80,15 +78,12 @@ def create_workers(devices: Sequence[torch.device | str]) -> Workers:
     Source: torchgpipe's `spawn_workers`. Lesson 09.
     """
     num_threads = torch.get_num_threads()
-    started: dict[torch.device, tuple[InQueue, OutQueue, threading.Thread]] = {}
-    for device in map(torch.device, devices):
-        if device not in started:
-            started[device] = _start(device)
+    places = [torch.device(device) for device in devices]
+    started = {place: _start(place) for place in dict.fromkeys(places)}
     # A lane takes one compute thread for itself; threads started later keep this thread's number.
     torch.set_num_threads(num_threads)
-    pairs = [started[torch.device(device)] for device in devices]
-    threads = [thread for _, _, thread in started.values()]
-    return Workers([pair[0] for pair in pairs], [pair[1] for pair in pairs], threads)
+    in_queues, out_queues = [started[place][0] for place in places], [started[place][1] for place in places]
+    return Workers(in_queues, out_queues, [thread for _, _, thread in started.values()])
 
 
 def _start(device: torch.device) -> tuple[InQueue, OutQueue, threading.Thread]:

@@ -1,8 +1,10 @@
-"""What the ranks of the tests of sharding run; in a module, because a new process imports functions by name."""
+"""What the ranks of the tests of sharding run, each with its own checks against one process with the whole batch."""
 
+import gc
 import weakref
-from collections.abc import Callable
-from itertools import accumulate as accumulate_
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -10,61 +12,28 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ProfilerActivity, profile
-from torch.utils.checkpoint import checkpoint
+from torch.testing import assert_close
 
 from pllab import comm
 from pllab.parallel import FullyShardedDataParallel
-from tests.parallel.programs import _sentence, batch, gradients, loss_of, share
+from tests.parallel.on_ranks import Programs, sentence
+from tests.parallel.programs import (
+    NUM_BLOCKS,
+    NUM_STEPS,
+    Chain,
+    batch,
+    gradients,
+    loss_of,
+    one_process,
+    sgd,
+    share,
+    weights,
+)
 
-NUM_STEPS = 3
-NUM_BLOCKS = 4
-DEFAULTS = FullyShardedDataParallel.__init__.__kwdefaults__ or {}
-
-
-class Block(nn.Module):
-    """13 numbers that no number of ranks divides, and a parameter that its forward may leave out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(6, 6)
-        self.extra = nn.Parameter(torch.randn(7))
-        self.uses_extra = False
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + torch.tanh(self.linear(x))
-        return x * self.extra[0] if self.uses_extra else x
-
-
-class Chain(nn.Module):
-    """Blocks between a tied embedding and head; block 1 and most of 2 may be frozen."""
-
-    def __init__(self, seed: int = 0, freeze: bool = False, dtype: torch.dtype = torch.float64) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.embedding = nn.Embedding(11, 6)
-        self.blocks = nn.ModuleList(Block() for _ in range(NUM_BLOCKS))
-        self.norm = nn.LayerNorm(6)
-        self.head = nn.Linear(6, 11, bias=False)
-        self.head.weight = self.embedding.weight
-        self.register_buffer("scale", torch.full((), 1.0 + seed))
-        self.checkpointed = False
-        self.to(dtype)
-        if freeze:
-            self.blocks[1].requires_grad_(False)
-            self.blocks[2].linear.requires_grad_(False)
-            self.blocks[2].uses_extra = True  # its gradient is there before the frozen weight has done its work
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        x = self.embedding(tokens)
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.checkpointed else block(x)
-        return self.head(self.norm(x) * self.scale)
-
-
-def sgd(model: nn.Module) -> torch.optim.Optimizer:
-    """Fused, it writes to the pieces without a trace in their version counters."""
-    return torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9, weight_decay=0.1, fused=True)
+PROGRAMS = Programs()
+EVERYWHERE = {"share_memory": (True, False)}  # ranks of one host reduce in shared memory, or send messages
 
 
 def whole(model: FullyShardedDataParallel) -> dict[str, torch.Tensor]:
@@ -72,108 +41,140 @@ def whole(model: FullyShardedDataParallel) -> dict[str, torch.Tensor]:
         return {name: tensor.detach().clone() for name, tensor in inner.state_dict().items()}
 
 
-def train(rank: int, world_size: int, zero: int, freeze: bool = False, **options: Any) -> dict[str, Any]:
-    """Three steps from weights that differ between ranks until rank 0's are taken; what each step sent."""
-    model = FullyShardedDataParallel(Chain(rank, freeze), zero=zero, **options)
+@cache
+def one_step(*steps: int, rows: int = 8) -> dict[str, torch.Tensor]:
+    """The weights after one step on the sum of the gradients of some batches."""
+    chain = Chain()
+    for step in steps:
+        loss_of(chain, *batch(step, rows)).backward()
+    sgd(chain).step()
+    return weights(chain)
+
+
+def assert_stepped(model: FullyShardedDataParallel, *steps: int, rows: int = 8) -> None:
+    """A step of a new optimizer ends where one process does, with the gradients of these batches."""
+    sgd(model).step()
+    assert_close(whole(model), one_step(*steps, rows=rows))
+
+
+def train(model: FullyShardedDataParallel, rank: int, world_size: int) -> Iterator[dict[str, int]]:
+    """Three steps; the messages of each."""
     optimizer = sgd(model)
-    counts, losses = [], []
     for step in range(NUM_STEPS):
         with comm.record_messages() as ledger:
-            loss = loss_of(model, *share(step, rank, world_size))
-            loss.backward()
-        counts.append({name: ledger.count(name) for name in ("all_gather", "reduce_scatter", "all_reduce")})
-        losses.append(float(loss))
+            loss_of(model, *share(step, rank, world_size)).backward()
+        yield {name: ledger.count(name) for name in ("all_gather", "reduce_scatter", "all_reduce")}
         optimizer.step()
         optimizer.zero_grad()
-    sizes = sum(parameter.numel() for parameter in model.parameters())
-    return {"weights": whole(model), "counts": counts, "gathered": model.most_gathered, "numel": sizes}
 
 
-def accumulate(rank: int, world_size: int, zero: int) -> dict[str, Any]:
+@PROGRAMS.add(zero=(1, 2, 3), freeze=(False, True), **EVERYWHERE)
+def three_steps_equal_one_process(rank: int, world_size: int, zero: int, freeze: bool, share_memory: bool) -> None:
+    """From weights that differ between ranks until rank 0's are taken; tied, unused and frozen parameters included.
+
+    ZeRO 3 gathers a block twice and the root once; the last block stays for its backward.
+    """
+    chain = Chain(rank, freeze)
+    total = sum(parameter.numel() for parameter in chain.parameters())
+    model = FullyShardedDataParallel(chain, zero=zero, share_memory=share_memory)
+    sent = list(train(model, rank, world_size))
+    gathers = NUM_BLOCKS + 1 if zero < 3 else 2 * NUM_BLOCKS
+    if not freeze:
+        expected = {"all_gather": gathers, "reduce_scatter": NUM_BLOCKS + 1, "all_reduce": 1}
+        assert sent == [expected] * NUM_STEPS
+    most = model.most_gathered
+    assert most == NUM_BLOCKS if zero < 3 else most <= 2
+    assert most >= 2 or share_memory  # by messages, the next one is under way
+    assert_close(whole(model), one_process(freeze))
+    kept = comm.all_gather_object(sum(parameter.numel() for parameter in model.parameters()))
+    assert sum(kept) == total
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def units_may_be_named_by_class(rank: int, world_size: int, share_memory: bool) -> None:
+    model = FullyShardedDataParallel(Chain(rank), units=[nn.Linear], share_memory=share_memory)
+    assert len(list(train(model, rank, world_size))) == NUM_STEPS
+    assert_close(whole(model), one_process())
+
+
+@PROGRAMS.add(zero=(1, 2, 3), **EVERYWHERE)
+def accumulation_reduces_once(rank: int, world_size: int, zero: int, share_memory: bool) -> None:
     """One step of two micro-batches and one reduction."""
-    model = FullyShardedDataParallel(Chain(), zero=zero)
+    model = FullyShardedDataParallel(Chain(), zero=zero, share_memory=share_memory)
     with comm.record_messages() as ledger:
         with model.no_sync():
             loss_of(model, *share(0, rank, world_size)).backward()
         silent = ledger.count("reduce_scatter") + ledger.count("all_reduce")
         loss_of(model, *share(1, rank, world_size)).backward()
-    sgd(model).step()
-    return {
-        "silent": silent,
-        "reductions": ledger.count("reduce_scatter"),
-        "gathers": ledger.count("all_gather"),
-        "weights": whole(model),
-    }
+    assert (silent, ledger.count("reduce_scatter")) == (0, NUM_BLOCKS + 1)
+    assert zero == 3 or ledger.count("all_gather") == NUM_BLOCKS + 1  # for both forwards
+    assert_stepped(model, 0, 1)
 
 
-def twice_with_messages(rank: int, world_size: int) -> dict[str, torch.Tensor]:
-    """Two backwards that both reduce; their gradients add up."""
-    model = FullyShardedDataParallel(Chain())
+@PROGRAMS.add(**EVERYWHERE)
+def gradients_of_two_batches_add_up(rank: int, world_size: int, share_memory: bool) -> None:
+    """Of two backwards that both reduce, and of one backward of two forwards."""
+    twice, at_once = (FullyShardedDataParallel(Chain(), share_memory=share_memory) for _ in range(2))
     for step in range(2):
-        loss_of(model, *share(step, rank, world_size)).backward()
-    sgd(model).step()
-    return whole(model)
+        loss_of(twice, *share(step, rank, world_size)).backward()
+    assert_stepped(twice, 0, 1)
+    sum(loss_of(at_once, *share(step, rank, world_size)) for step in range(2)).backward()
+    assert_stepped(at_once, 0, 1)
 
 
-def two_forwards(rank: int, world_size: int) -> dict[str, torch.Tensor]:
-    model = FullyShardedDataParallel(Chain())
-    losses = [loss_of(model, *share(step, rank, world_size)) for step in range(2)]
-    sum(losses).backward()
-    sgd(model).step()
-    return whole(model)
-
-
-def recomputed(rank: int, world_size: int) -> dict[str, Any]:
+@PROGRAMS.add(**EVERYWHERE)
+def a_checkpointed_model_steps_as_one_process(rank: int, world_size: int, share_memory: bool) -> None:
     chain = Chain()
     chain.checkpointed = True
-    model = FullyShardedDataParallel(chain)
+    model = FullyShardedDataParallel(chain, share_memory=share_memory)
     loss_of(model, *share(0, rank, world_size)).backward()
     assert model.most_gathered <= 2
-    sgd(model).step()
-    return whole(model)
+    assert_stepped(model, 0)
 
 
-def optimizer_first(rank: int, world_size: int) -> dict[str, torch.Tensor]:
-    """An optimizer made before sharding trains the pieces."""
+@PROGRAMS.add(**EVERYWHERE)
+def an_optimizer_made_before_sharding_trains_the_pieces(rank: int, world_size: int, share_memory: bool) -> None:
     chain = Chain()
     optimizer = sgd(chain)
-    model = FullyShardedDataParallel(chain)
+    model = FullyShardedDataParallel(chain, share_memory=share_memory)
     loss_of(model, *share(0, rank, world_size)).backward()
     optimizer.step()
-    return whole(model)
+    assert_close(whole(model), one_step(0))
 
 
-def used_by_one(rank: int, world_size: int) -> dict[str, Any]:
-    """Block 0's extra parameter is used by rank 0 only, block 1's by nobody."""
-    chain = Chain()
-    model = FullyShardedDataParallel(chain)
-    for first in (
-        True,
-        False,
-    ):  # the first backward leaves numbers in all memory that the second could take for its own
+@PROGRAMS.add(**EVERYWHERE)
+def a_parameter_may_be_used_by_one_rank_or_by_none(rank: int, world_size: int, share_memory: bool) -> None:
+    """Block 0's extra parameter is used by rank 0 only, block 1's by nobody: it keeps no gradient and its value."""
+    plain, chain = Chain(), Chain()
+    for number in range(world_size):
+        plain.blocks[0].uses_extra = number == 0
+        (loss_of(plain, *share(0, number, world_size)) / world_size).backward()
+    sgd(plain).step()
+    model = FullyShardedDataParallel(chain, share_memory=share_memory)
+    for is_first in (True, False):  # the first leaves numbers in all memory that the second could take for its own
         chain.zero_grad()
-        chain.blocks[0].uses_extra = first or rank == 0
-        chain.blocks[1].uses_extra = first
+        chain.blocks[0].uses_extra = is_first or rank == 0
+        chain.blocks[1].uses_extra = is_first
         loss_of(model, *share(0, rank, world_size)).backward()
-    found = {name: gradient is not None for name, gradient in gradients(chain).items()}
+    found = gradients(chain)
     sgd(model).step()
-    return {"found": found, "weights": whole(model)}
+    assert_close(whole(model), weights(plain))
+    assert torch.equal(plain.blocks[1].extra, Chain().blocks[1].extra)
+    assert found["blocks.0.extra"] is not None and found["blocks.1.extra"] is None
 
 
-def after_error(rank: int, world_size: int) -> dict[str, torch.Tensor]:
+@PROGRAMS.add(**EVERYWHERE)
+def a_step_after_an_error_is_right(rank: int, world_size: int, share_memory: bool) -> None:
     """A forward and a backward that fail leave nothing behind."""
-    model = FullyShardedDataParallel(Chain())
+    model = FullyShardedDataParallel(Chain(), share_memory=share_memory)
     with pytest.raises(IndexError):
         model(torch.full((1, 2), 99))
     loss = loss_of(model, *share(0, rank, world_size))
-    hook = model.module.norm.weight.register_hook(_fail) if model.module.norm.weight.requires_grad else None
     with pytest.raises(ZeroDivisionError):
         (loss * _Failing.apply(torch.ones((), requires_grad=True))).backward()
-    del hook
     model.zero_grad()
     loss_of(model, *share(1, rank, world_size)).backward()
-    sgd(model).step()
-    return whole(model)
+    assert_stepped(model, 1)
 
 
 class _Failing(torch.autograd.Function):
@@ -186,60 +187,43 @@ class _Failing(torch.autograd.Function):
         raise ZeroDivisionError("by design")
 
 
-def _fail(_: torch.Tensor) -> None:
-    raise AssertionError("a hook on a piece never runs")
-
-
-def evaluated(rank: int, world_size: int) -> dict[str, Any]:
-    """Without autograd a forward leaves nothing gathered, and sees what the optimizer wrote."""
-    model = FullyShardedDataParallel(Chain())
-    optimizer = sgd(model)
-    tokens, targets = batch(0)
+@PROGRAMS.add(**EVERYWHERE)
+def evaluation_sees_the_new_weights_and_frees_everything(rank: int, world_size: int, share_memory: bool) -> None:
+    model, chain = FullyShardedDataParallel(Chain(), share_memory=share_memory), Chain()
     loss_of(model, *share(0, rank, world_size)).backward()
-    optimizer.step()
+    sgd(model).step()
+    chain.load_state_dict(one_step(0))
     with torch.no_grad():
-        loss = float(loss_of(model, tokens, targets))
-    left = [unit.is_allocated for unit in model._all]
-    return {"loss": loss, "left": left}
+        assert_close(loss_of(model, *batch(0)), loss_of(chain, *batch(0)), rtol=1e-12, atol=0)
+    assert not any(unit.is_allocated for unit in model._all)
 
 
-def whole_until_an_error(rank: int, world_size: int) -> list[bool]:
-    """Whether all parameters have one dim, as pieces do: while the model is whole, and after an error there."""
+@PROGRAMS.add()
+def an_error_while_the_model_is_whole_leaves_pieces(rank: int, world_size: int) -> None:
+    """Pieces have one dim."""
     model = FullyShardedDataParallel(Chain())
     with pytest.raises(KeyError), model.gathered() as inner:
-        seen = [all(parameter.dim() == 1 for parameter in inner.parameters())]
+        assert any(parameter.dim() > 1 for parameter in inner.parameters())
         raise KeyError
-    return [*seen, all(parameter.dim() == 1 for parameter in model.parameters())]
+    assert all(parameter.dim() == 1 for parameter in model.parameters())
 
 
-def deferred(rank: int, world_size: int) -> dict[str, Any]:
-    """A model that is made on the meta device has the weights of one that is not, ties included."""
+@PROGRAMS.add(**EVERYWHERE)
+def a_model_may_be_made_on_the_meta_device(rank: int, world_size: int, share_memory: bool) -> None:
+    """It has the weights of one that is not, ties included."""
     with torch.device("meta"):
         chain = Chain()
     chain.register_buffer("scale", torch.ones((), dtype=torch.float64))
     chain.norm.weight.mark = "kept"
-    model = FullyShardedDataParallel(chain, initialise=initialise)
-    assert chain.norm.weight.mark == "kept"
-    optimizer = sgd(model)
+    model, plain = FullyShardedDataParallel(chain, share_memory=share_memory, initialise=initialise), Chain()
+    for part in reversed(list(plain.modules())):
+        initialise(part)
     loss_of(model, *share(0, rank, world_size)).backward()
-    optimizer.step()
-    return whole(model)
-
-
-def deferred_bytes(rank: int, world_size: int) -> tuple[int, int]:
-    """The most bytes that torch held while a model was made from the meta device, and the bytes of the model."""
-    with torch.device("meta"):
-        layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(32))
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        FullyShardedDataParallel(layers, share_memory=False, initialise=reset)
-    events = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
-    held = accumulate_(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
-    return max(held), 4 * sum(64 * 64 + 64 for _ in layers)
-
-
-def reset(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear):
-        module.reset_parameters()
+    loss_of(plain, *batch(0)).backward()
+    sgd(plain).step()
+    sgd(model).step()
+    assert chain.norm.weight.mark == "kept"
+    assert_close(whole(model), weights(plain))
 
 
 def initialise(module: nn.Module) -> None:
@@ -250,33 +234,71 @@ def initialise(module: nn.Module) -> None:
             parameter.copy_(torch.sin(values + number))
 
 
-def forgotten(rank: int, world_size: int) -> bool:
-    """Nothing keeps a model alive that nobody holds."""
-    import gc
+@PROGRAMS.add()
+def no_rank_ever_holds_a_model_that_is_made_on_the_meta_device(rank: int, world_size: int) -> None:
+    """Half of 32 layers, and of one at a time the real one, the one that is cut, and what messages need."""
+    with torch.device("meta"):
+        layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(32))
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        FullyShardedDataParallel(layers, share_memory=False, initialise=_reset)
+    events = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
+    peak = max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
+    of_whole = 4 * sum(64 * 64 + 64 for _ in layers)
+    assert of_whole / 2 <= peak <= of_whole * (1 / 2 + 4 / 32)
 
-    model = FullyShardedDataParallel(Chain())
+
+def _reset(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        module.reset_parameters()
+
+
+def _collect(*_: object) -> None:
+    gc.collect()
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def nothing_keeps_a_model_alive_that_nobody_holds(rank: int, world_size: int, share_memory: bool) -> None:
+    """Python may free it in the middle of another optimizer's step, which raised that a dict had changed."""
+    collects = register_optimizer_step_post_hook(_collect)  # before the model, whose hook is still to come when it runs
+    model = FullyShardedDataParallel(Chain(), share_memory=share_memory)
     loss_of(model, *share(0, rank, world_size)).backward()
     gone = weakref.ref(model)
     del model
-    gc.collect()
-    return gone() is None
+    sgd(nn.Linear(1, 1)).step()
+    collects.remove()
+    assert gone() is None
 
 
-def beside_fsdp2(rank: int, world_size: int, dtype: torch.dtype | None) -> dict[str, list[float]]:
-    """Losses of ten AdamW steps, ours and torch's, from the same weights on the same batches."""
-    losses: dict[str, list[float]] = {}
-    for name, wrap in {"ours": _ours, "torch": _by_torch}.items():
+@PROGRAMS.add()
+def a_step_of_another_model_on_one_rank_gathers_nothing(rank: int, world_size: int) -> None:
+    """The other ranks would wait for it."""
+    model, other = FullyShardedDataParallel(Chain()), nn.Linear(2, 2)
+    if rank == 0:
+        other(torch.ones(2)).sum().backward()
+        torch.optim.SGD(other.parameters(), lr=0.1).step()
+    with comm.record_messages() as ledger:
+        loss_of(model, *share(0, rank, world_size)).backward()
+    first, *others = comm.all_gather_object([message.name for message in ledger.messages])
+    assert all(sent == first for sent in others)
+
+
+@PROGRAMS.add(dtype=(None, torch.bfloat16))
+def losses_equal_those_of_fsdp2(rank: int, world_size: int, dtype: torch.dtype | None) -> None:
+    """Ten steps, ours and torch's, from the same weights on the same batches."""
+    losses: list[list[float]] = []
+    for wrap in (_ours, _by_torch):
         model = wrap(Chain(dtype=torch.float32), dtype)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-        losses[name] = []
+        losses.append([])
         for step in range(10):
             tokens, targets = share(step, rank, world_size)
             loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1).float(), targets)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-            losses[name].append(float(loss))
-    return losses
+            losses[-1].append(float(loss))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert losses[0][-1] < losses[0][0]
 
 
 def _ours(chain: Chain, dtype: torch.dtype | None) -> nn.Module:
@@ -291,77 +313,23 @@ def _by_torch(chain: Chain, dtype: torch.dtype | None) -> nn.Module:
     return fully_shard(chain, mesh=mesh, mp_policy=policy)
 
 
-def refusals(rank: int, world_size: int) -> list[str]:
+@PROGRAMS.add()
+def refusals(rank: int, world_size: int) -> None:
     with torch.device("meta"):
-        on_meta = Chain()
-    cases: list[Callable[[], Any]] = [
-        lambda: FullyShardedDataParallel(Chain(), zero=4),
-        lambda: FullyShardedDataParallel(Chain(), units=[nn.Conv2d]),
-        lambda: FullyShardedDataParallel(Chain() if rank else nn.Linear(2, 2)),
-        lambda: FullyShardedDataParallel(on_meta),
-        lambda: FullyShardedDataParallel(nn.Sequential(nn.Embedding(2, 2), _Plain()).to("meta")),
+        on_meta, values = Chain(), nn.Sequential(nn.Embedding(2, 2))
+    refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: FullyShardedDataParallel(Chain(), zero=4), "zero is 4; give 1"),
+        (lambda: FullyShardedDataParallel(Chain(), units=[nn.Conv2d]), "Chain has no layer of class Conv2d"),
+        (lambda: FullyShardedDataParallel(Chain() if rank else nn.Linear(2, 2)), "build the same model on every rank"),
+        (lambda: FullyShardedDataParallel(on_meta), "buffer scale is on the meta device"),
+        (lambda: FullyShardedDataParallel(values), "the model is on the meta device; say with initialise="),
     ]
-    return [_sentence(case) for case in cases]
+    for action, words in refused:
+        assert words in sentence(action)
 
 
-def beside_another(rank: int, world_size: int) -> bool:
-    """A step of rank 0's optimizer of another model is no step of this one, for which ranks would wait."""
-    model, other = FullyShardedDataParallel(Chain()), nn.Linear(2, 2)
-    if rank == 0:
-        other(torch.ones(2)).sum().backward()
-        torch.optim.SGD(other.parameters(), lr=0.1).step()
-    with comm.record_messages() as ledger:
-        loss_of(model, *share(0, rank, world_size)).backward()
-    alike = comm.all_gather_object([message.name for message in ledger.messages])
-    return alike[0] == alike[-1]
-
-
-class _Plain(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(2))
-
-
-PROGRAMS = (
-    twice_with_messages,
-    two_forwards,
-    recomputed,
-    optimizer_first,
-    used_by_one,
-    after_error,
-    evaluated,
-    whole_until_an_error,
-    deferred,
-    forgotten,
-    beside_another,
-    refusals,
-)
-
-
-def run_all(rank: int, world_size: int) -> dict[str, Any]:
-    """Every program once, in one group."""
-    results: dict[str, Any] = {}
-    for sharing in (True, False) if world_size > 1 else (False,):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(FullyShardedDataParallel.__init__, "__kwdefaults__", DEFAULTS | {"share_memory": sharing})
-            where = "memory" if sharing else "messages"
-            for zero in (1, 2, 3):
-                for freeze in (False, True):
-                    results[f"train {where} {zero} {freeze}"] = train(rank, world_size, zero, freeze)
-                results[f"accumulate {where} {zero}"] = accumulate(rank, world_size, zero)
-            results[f"units {where}"] = train(rank, world_size, 3, units=[nn.Linear])
-            for program in PROGRAMS:
-                results[f"{program.__name__} {where}"] = program(rank, world_size)
-    results["bytes"] = deferred_bytes(rank, world_size)
-    for name, dtype in {"float32": None, "bfloat16": torch.bfloat16}.items():
-        results[f"fsdp2 {name}"] = beside_fsdp2(rank, world_size, dtype)
-    return results
-
-
-def one_step_of_nine_rows(rank: int, world_size: int) -> dict[str, torch.Tensor]:
+def nine_rows_on_any_number_of_ranks(rank: int, world_size: int) -> None:
     """A number of ranks that divides neither parameters nor two."""
-    tokens, targets = (part.chunk(world_size)[rank] for part in batch(0, 9))
     model = FullyShardedDataParallel(Chain())
-    loss_of(model, tokens, targets).backward()
-    sgd(model).step()
-    return whole(model)
+    loss_of(model, *share(0, rank, world_size, 9)).backward()
+    assert_stepped(model, 0, rows=9)

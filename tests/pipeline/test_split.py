@@ -1,6 +1,7 @@
 """A model cut into stages, a batch into micro-batches, and the loss of the batch from theirs."""
 
-from itertools import combinations, pairwise
+import math
+from itertools import accumulate, combinations, pairwise
 from typing import Any
 
 import pytest
@@ -10,47 +11,40 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pllab.pipeline import LaneExecutor, WithDevice, balance, split_module
-from pllab.pipeline.split import Score, check_loss, check_stages, gather, scatter, scatter_evenly
+from pllab.pipeline import LaneExecutor, WithDevice, balance, live_saved_bytes, split_module
+from pllab.pipeline.split import Score, check_loss, gather, scatter, scatter_evenly
 from pllab.schedule import gpipe
 from pllab.train.sharing import mean_loss
 
 
-def at(module: nn.Module, lane: int) -> WithDevice:
-    return WithDevice(module, f"cpu:{lane}")
+@pytest.mark.parametrize(
+    ("lanes", "sizes", "devices"),
+    [
+        ([0, 0, 1, 1], [2, 2], [0, 1]),
+        ([0, 1, 0], [1, 1, 1], [0, 1, 0]),  # a lane that comes back is a new stage
+        ([0, None, 1, None], [2, 2], [0, 1]),  # a layer without parameters stays with the layer before it
+        ([None, 1], [2], [1]),  # or joins the first device
+    ],
+)
+def test_a_cut_is_wherever_the_lane_changes_and_layers_keep_their_order(
+    lanes: list[int | None], sizes: list[int], devices: list[int]
+) -> None:
+    layers = [nn.ReLU() if lane is None else WithDevice(nn.Linear(2, 2), f"cpu:{lane}") for lane in lanes]
+    partitions, found = split_module(nn.Sequential(*layers))
+    assert [len(part) for part in partitions] == sizes and found == [torch.device("cpu", lane) for lane in devices]
+    assert [layer for part in partitions for layer in part] == layers
 
 
-def test_neighbours_on_one_lane_stay_together_in_order() -> None:
-    layers = [nn.Linear(2, 2) for _ in range(4)]
-    partitions, devices = split_module(
-        nn.Sequential(at(layers[0], 0), at(layers[1], 0), at(layers[2], 1), at(layers[3], 1))
-    )
-    assert [[layer.module for layer in part] for part in partitions] == [layers[:2], layers[2:]]
-    assert devices == [torch.device("cpu", 0), torch.device("cpu", 1)]
-
-
-def test_a_lane_that_comes_back_is_a_new_stage() -> None:
-    partitions, devices = split_module(nn.Sequential(*(at(nn.Linear(2, 2), lane) for lane in (0, 1, 0))))
-    assert [str(device) for device in devices] == ["cpu:0", "cpu:1", "cpu:0"]
-    assert [len(part) for part in partitions] == [1, 1, 1]
-
-
-def test_a_layer_without_parameters_stays_with_the_layer_before_it() -> None:
-    partitions, _ = split_module(nn.Sequential(at(nn.Linear(2, 2), 0), nn.ReLU(), at(nn.Linear(2, 2), 1), nn.ReLU()))
-    assert [len(part) for part in partitions] == [2, 2]
-
-
-def test_a_leading_layer_without_parameters_joins_the_first_device() -> None:
-    partitions, devices = split_module(nn.Sequential(nn.Flatten(), at(nn.Linear(2, 2), 1)))
-    assert len(partitions) == 1 and devices == [torch.device("cpu", 1)]
-
-
-def test_a_layer_on_two_devices_is_refused_by_name() -> None:
-    torn = nn.Module()
-    torn.a = nn.Parameter(torch.zeros(1))
-    torn.b = nn.Parameter(torch.zeros(1, device="meta"))
-    with pytest.raises(ValueError, match="layer 1 .* lives on cpu and meta"):
-        split_module(nn.Sequential(nn.ReLU(), torn))
+def test_what_cannot_be_cut_is_refused() -> None:
+    torn = nn.Linear(1, 1)
+    torn.other = nn.Parameter(torch.zeros(1, device="meta"))
+    for module, sentence in [
+        (nn.Sequential(nn.ReLU(), torn), "layer 1 .* lives on cpu and meta"),
+        (nn.Sequential(), "empty"),
+        (nn.Linear(2, 2), "not a Linear"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            split_module(module)
 
 
 @pytest.mark.parametrize(
@@ -66,18 +60,6 @@ def test_an_unknown_device_is_refused_with_its_name(device: str, sentence: str) 
         WithDevice(nn.ReLU(), device)
 
 
-def test_nothing_to_split_is_refused() -> None:
-    with pytest.raises(ValueError, match="empty"):
-        split_module(nn.Sequential())
-    with pytest.raises(ValueError, match="not a Linear"):
-        split_module(nn.Linear(2, 2))  # type: ignore[arg-type]
-
-
-def slowest(costs: list[float], sizes: list[int]) -> float:
-    ends = [sum(sizes[:k]) for k in range(len(sizes) + 1)]
-    return max(sum(costs[a:b]) for a, b in pairwise(ends))
-
-
 @given(costs=st.lists(st.integers(0, 9), min_size=1, max_size=8), p=st.integers(1, 8))
 def test_no_other_cut_has_a_faster_slowest_stage(costs: list[int], p: int) -> None:
     if p > len(costs):
@@ -85,25 +67,24 @@ def test_no_other_cut_has_a_faster_slowest_stage(costs: list[int], p: int) -> No
     sizes = balance(costs, p)
     assert len(sizes) == p and sum(sizes) == len(costs) and min(sizes) >= 1
     every_cut = [[0, *cut, len(costs)] for cut in combinations(range(1, len(costs)), p - 1)]
-    best = min(max(sum(costs[a:b]) for a, b in pairwise(ends)) for ends in every_cut)
-    assert slowest(costs, sizes) == best
+    slowest = {tuple(ends): max(sum(costs[a:b]) for a, b in pairwise(ends)) for ends in every_cut}
+    assert slowest[0, *accumulate(sizes)] == min(slowest.values())
 
 
-def test_more_stages_than_layers_are_refused_with_both_numbers() -> None:
-    with pytest.raises(ValueError, match="3 stages are more than the 2 layers"):
-        balance([1, 1], 3)
-
-
-@pytest.mark.parametrize("num_stages", [0, 1.5, "2", None])
-def test_a_number_of_stages_that_is_none_is_refused(num_stages: Any) -> None:
-    with pytest.raises(ValueError, match=f"num_stages is {num_stages!r}; give a whole number of at least 1"):
-        balance([1, 1], num_stages)
-
-
-@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0, None])
-def test_a_cost_that_is_none_is_refused_with_its_layer(cost: Any) -> None:
-    with pytest.raises(ValueError, match=f"layer 1 costs {cost}; give a number of at least 0"):
-        balance([1.0, cost, 2.0], 2)
+@pytest.mark.parametrize(
+    ("costs", "num_stages", "sentence"),
+    [
+        ([1, 1], 3, "3 stages are more than the 2 layers"),
+        ([1, 1], 1.5, "num_stages is 1.5; give a whole number of at least 1"),
+        *(
+            ([1.0, cost, 2.0], 2, f"layer 1 costs {cost}; give a number of at least 0")
+            for cost in (math.nan, math.inf, -1.0, None)
+        ),
+    ],
+)
+def test_costs_and_stages_that_cannot_be_balanced_are_refused(costs: Any, num_stages: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        balance(costs, num_stages)
 
 
 @pytest.mark.parametrize(
@@ -114,11 +95,13 @@ def test_a_cost_that_is_none_is_refused_with_its_layer(cost: Any) -> None:
         ([nn.Linear(2, 2), None], "stage 1 is of type NoneType; give an nn.Module"),
     ],
 )
-def test_what_is_no_list_of_modules_is_refused(stages: object, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        check_stages(stages)
-    with pytest.raises(ValueError, match=sentence):
-        LaneExecutor(gpipe(2, 2), stages, nn.functional.mse_loss)  # type: ignore[arg-type]
+def test_what_is_no_list_of_modules_is_refused(stages: Any, sentence: str) -> None:
+    for use in (
+        lambda: LaneExecutor(gpipe(2, 2), stages, nn.functional.mse_loss),
+        lambda: live_saved_bytes(stages).__enter__(),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            use()
 
 
 @pytest.mark.parametrize(("given", "sentence"), [(("mse", None), "loss is 'mse'"), ((abs, 0), "mean_over is 0")])

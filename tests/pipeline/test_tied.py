@@ -31,23 +31,6 @@ def test_a_copy_without_a_gradient_counts_as_zero() -> None:
     assert first.grad is None and last.grad is None
 
 
-def test_two_copies_train_like_one_weight() -> None:
-    start = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
-    ids = torch.arange(5)
-    one = nn.Parameter(start.clone())
-    first, last = nn.Parameter(start.clone()), nn.Parameter(start.clone())
-    for _ in range(3):
-        for look_up, score, weights in ((one, one, [one]), (first, last, [first, last])):
-            optimizer = torch.optim.SGD(weights, lr=0.5)
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(torch.tanh(look_up[ids]) @ score.T, ids.flip(0)).backward()
-            if len(weights) == 2:
-                tie_gradients(first, last)
-            optimizer.step()
-    assert torch.equal(first, last)
-    torch.testing.assert_close(first, one)
-
-
 def test_tied_weights_are_found_by_their_places() -> None:
     (places,) = tied_weights(stages_of(tiny_gpt2(), 4))
     assert [stage for stage, _ in places] == [0, 3]

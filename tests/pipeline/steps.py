@@ -1,0 +1,62 @@
+"""One batch through stages on lanes, in a pipe or an executor, and through the same layers as a plain chain."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from pllab.pipeline import LaneExecutor, Pipe
+from pllab.pipeline.split import Batch
+from pllab.schedule import Schedule, zb_h1
+from pllab.timeline import Timeline
+
+ENGINES = ("pipe", "lanes")
+Loss = Callable[[Any, torch.Tensor], torch.Tensor]
+mse = nn.functional.mse_loss
+
+
+def step_on(
+    engine: str,
+    stages: Sequence[nn.Module],
+    x: Batch,
+    y: torch.Tensor,
+    loss: Loss = mse,
+    *,
+    make: Callable[[int, int], Schedule] = zb_h1,
+    recompute: bool = False,
+) -> tuple[float, Timeline]:
+    """Loss and timeline of a batch in three micro-batches; a pipe's loss, unlike an executor's, is outside."""
+    if engine == "lanes":
+        with LaneExecutor(make(len(stages), 3), stages, loss, recompute=recompute, timeout_s=20) as executor:
+            return executor.step(x, y)
+    lanes = [f"cpu:{number}" for number in range(len(stages))]
+    with Pipe.from_partitions(stages, lanes, num_microbatches=3, recompute=recompute, timeout_s=20) as pipe:
+        value = loss(pipe(x), y)
+        value.backward()
+        return value.item(), pipe.last_timeline
+
+
+def plain_step(
+    stages: Sequence[nn.Module], x: Batch, y: torch.Tensor, loss: Loss = mse
+) -> tuple[float, list[torch.Tensor]]:
+    """Loss and gradients of a copy of the stages as one chain, in which nothing works in place."""
+    plain = copy.deepcopy(nn.Sequential(*stages))
+    for part in plain.modules():
+        if hasattr(part, "inplace"):
+            part.inplace = False
+    value = loss(plain(x), y)
+    value.backward()
+    return value.item(), gradients_of(plain)
+
+
+def gradients_of(*modules: nn.Module) -> list[torch.Tensor]:
+    """The gradients of the parameters, each once, in tensors of their own."""
+    return [parameter.grad.clone() for parameter in nn.ModuleList(modules).parameters()]
+
+
+def assert_close(ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> None:
+    """As many tensors, and each pair close."""
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other)
