@@ -11,24 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-NAMES = {
-    "F": "forward",
-    "B": "backward",
-    "I": "backward of the inputs",
-    "W": "backward of the weights",
-    "C": "communication",
-    "U": "optimizer",
-    "R": "recomputation",
+_KINDS = {  # letter -> name, hue, and outline on a light ground
+    "F": ("forward", "#0072B2", "#00649F"),
+    "B": ("backward", "#E69F00", "#946300"),
+    "I": ("backward of the inputs", "#E88CFF", "#8A2F9E"),
+    "W": ("backward of the weights", "#009E73", "#007355"),
+    "C": ("communication", "#56B4E9", "#1C6C9C"),
+    "U": ("optimizer", "#CC79A7", "#8F3F6B"),
+    "R": ("recomputation", "#F0E442", "#6B6400"),
 }
-_HUES = {
-    "F": "#0072B2",
-    "B": "#E69F00",
-    "I": "#E88CFF",
-    "W": "#009E73",
-    "C": "#56B4E9",
-    "U": "#CC79A7",
-    "R": "#F0E442",
-}
+NAMES = {kind: name for kind, (name, _, _) in _KINDS.items()}
 
 INK = "#1F1F1F"
 PANEL = "#FFFFFF"
@@ -108,8 +100,8 @@ LIGHT = Look(
     held_line="#6C727B",
     over="#D55E00",
     over_text="#A13C00",
-    hues=_HUES,
-    outlines=dict(F="#00649F", B="#946300", I="#8A2F9E", W="#007355", C="#1C6C9C", U="#8F3F6B", R="#6B6400"),
+    hues={kind: hue for kind, (_, hue, _) in _KINDS.items()},
+    outlines={kind: outline for kind, (_, _, outline) in _KINDS.items()},
 )
 DARK = LIGHT.in_the_dark()
 

@@ -4,7 +4,7 @@ Several timelines share one time axis, each starting at zero, so a prediction ca
 and text alternatives use these words, and other pictures of schedules use this time axis.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -81,15 +81,11 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
         raise ValueError("draw_timeline() got 0 timelines; pass at least one Timeline")
     if titles is not None and len(titles) != len(timelines):
         raise ValueError(f"{len(titles)} titles do not fit {len(timelines)} timelines; give one title for each")
-    names = [""] * len(timelines) if titles is None else list(titles)
-    named = list(zip(names, timelines, strict=True))
+    named = list(zip(titles or [""] * len(timelines), timelines, strict=True))
     longest = max(one.makespan for one in timelines)
-
-    def row_in(_: Timeline, labels: Labels) -> float:
-        return _WIRED_ROW_IN if labels.wired else _ROW_IN
-
-    shown = [(_label(one, name), one.from_zero()) for name, one in named]
-    with panels(shown, row_in, (0.0, longest)) as (fig, drawn):
+    rows_in = [_WIRED_ROW_IN if Labels.of(one).wired else _ROW_IN for one in timelines]
+    shown = [(_label(one, name), one.from_zero(), row_in) for (name, one), row_in in zip(named, rows_in, strict=True)]
+    with panels(shown, (0.0, longest)) as (fig, drawn):
         for panel in drawn:
             draw_run(panel)
         told = [f"{name}, {describe_timeline(one)}" if name else describe_timeline(one) for name, one in named]
@@ -142,26 +138,25 @@ class Panel:
 
 @contextmanager
 def panels(
-    shown: Sequence[tuple[str, Timeline]], row_in: Callable[[Timeline, Labels], float], seconds: tuple[float, float]
+    shown: Sequence[tuple[str, Timeline, float]], seconds: tuple[float, float]
 ) -> "Iterator[tuple[Canvas, list[Panel]]]":
-    """Panels below each other on one time axis, with a legend: a title and a timeline each, and the inches of a row."""
+    """Panels below each other on one time axis, with a legend: a title, a timeline and the inches of a row each."""
     start, end = seconds if seconds[1] > 0 else (0.0, 1e-3)
     unit, per_second = ("s", 1.0) if end >= 1 else ("ms", 1e3)
-    labels = [Labels.of(timeline) for _, timeline in shown]
-    rows = [row_in(timeline, each) for (_, timeline), each in zip(shown, labels, strict=True)]
-    total = _FOOT_IN + sum(one.num_ranks * row + _HEAD_IN for (_, one), row in zip(shown, rows, strict=True))
+    total = _FOOT_IN + sum(one.num_ranks * row_in + _HEAD_IN for _, one, row_in in shown)
     with drawing(_WIDTH_IN, total) as fig:
         drawn, top = [], total
-        for (title, timeline), each, row in zip(shown, labels, rows, strict=True):
-            high = timeline.num_ranks * row
+        for title, timeline, row_in in shown:
+            high = timeline.num_ranks * row_in
             top -= _HEAD_IN + high
             axes = fig.add_axes((_LEFT, top / total, _SHARE, high / total))
             _name_ranks(axes, title, timeline.num_ranks)
             axes.set_xlim(start * per_second, end * per_second)
-            drawn.append(Panel(axes, timeline, each, row, per_second, _WIDTH_IN * _SHARE * 72 / (end - start)))
+            second_pt = _WIDTH_IN * _SHARE * 72 / (end - start)
+            drawn.append(Panel(axes, timeline, Labels.of(timeline), row_in, per_second, second_pt))
         _show_time_axis(drawn[-1].axes, unit)
-        kinds = (str(span.action.kind) for _, one in shown for span in one.spans)
-        draw_legend(fig, kinds, any(each.staged for each in labels))
+        kinds = (str(span.action.kind) for _, one, _ in shown for span in one.spans)
+        draw_legend(fig, kinds, any(panel.labels.staged for panel in drawn))
         yield fig, drawn
 
 

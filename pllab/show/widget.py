@@ -47,13 +47,9 @@ def _joined(paths: list[Path]) -> str:
 class Widget(anywidget.AnyWidget):
     """An anywidget with the palette and a static twin: `.static()` is the figure of what it shows."""
 
-    theme = traitlets.Dict(read_only=True).tag(sync=True)
+    theme = traitlets.Dict(as_json(), read_only=True).tag(sync=True)
     table = traitlets.Bool(False, help="whether the table is shown instead of the picture").tag(sync=True)
     projector = traitlets.Bool(False, help="whether the widget fills the window, for a lecture").tag(sync=True)
-
-    @traitlets.default("theme")
-    def _the_palette(self) -> dict[str, Any]:
-        return as_json()
 
     def static(self) -> Figure:
         """The same numbers as a figure with a text alternative."""
@@ -74,12 +70,7 @@ def takes_costs(run: Run | None) -> bool:
     Example: True for `pllab.pipeline.run_emulated` and `partial(run_emulated, unit_s=0.01)`, False for
     `lambda schedule: executor_of(schedule).step(x, y).timeline`, which measures seconds.
     """
-    if run is None:
-        return False
-    try:
-        return "costs" in inspect.signature(run).parameters
-    except (TypeError, ValueError):  # a built-in without a signature
-        return False
+    return run is not None and "costs" in inspect.signature(run).parameters
 
 
 def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Timeline:

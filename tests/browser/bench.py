@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 from traitlets import TraitError
 
+from pllab.show.theme import DARK, LIGHT, Look
+
+expect = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright").expect
+
 both_schemes = pytest.mark.parametrize(
     "chromium_page", ["light", pytest.param("dark", marks=pytest.mark.exhaustive)], indirect=True
 )
@@ -78,6 +82,13 @@ MOUNT = f"""async ([source, css, state, hasKernel]) => {{
   const module = await load(source);
   window.model = hasKernel ? new KernelModel(state) : new FakeModel(state);
   window.unmount = module.default.render({{ model: window.model, el: document.querySelector("#widget") }});
+}}"""
+
+# A second view of the same model, as a cell that shows the widget again has it.
+SHOW_AGAIN = f"""async (source) => {{
+  {LOAD}
+  const el = document.body.appendChild(document.createElement("div"));
+  (await load(source)).default.render({{ model: window.model, el }});
 }}"""
 
 LISTENERS_LEFT = "Object.values(window.model.listeners).flat().length"
@@ -155,6 +166,21 @@ def findings(page) -> list[str]:
 
     broken = Axe().run(page, context=".pl-widget").response["violations"]
     return [f"{one['id']}: {one['help']}, {one['nodes'][0]['html']}" for one in broken]
+
+
+def look_of(page) -> Look:
+    """The colours of the scheme that the page asks for."""
+    return DARK if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else LIGHT
+
+
+def style_of(place, name: str) -> str:
+    """How the browser draws an element: `style_of(root, "fontSize")` -> `"18px"`."""
+    return place.evaluate("(node, name) => getComputedStyle(node)[name]", name)
+
+
+def as_drawn(colour: str) -> str:
+    """A colour as the browser writes it: `as_drawn("#D55E00")` -> `"rgb(213, 94, 0)"`."""
+    return f"rgb({', '.join(map(str, bytes.fromhex(colour[1:])))})"
 
 
 def brightness(colour: str) -> float:

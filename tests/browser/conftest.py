@@ -91,36 +91,41 @@ def chromium_page(shared_pages, request) -> Iterator:
     assert not problems, f"the browser's console has errors: {problems}"
 
 
-@pytest.fixture(scope="module")
-def module_page(chromium) -> Iterator:
-    """A page that the tests of one file share as it stands."""
+def _page_of_its_own(chromium) -> Iterator:
     page, problems = _open(chromium, "light")
     yield page
     page.context.close()
     assert not problems, f"the browser's console has errors: {problems}"
 
 
+@pytest.fixture
+def own_page(chromium) -> Iterator:
+    """A page that no other test has: for tests that stop its clock, or that visit a server."""
+    yield from _page_of_its_own(chromium)
+
+
+@pytest.fixture(scope="module")
+def module_page(chromium) -> Iterator:
+    """A page that the tests of one file share as it stands."""
+    yield from _page_of_its_own(chromium)
+
+
 @pytest.fixture(scope="session")
 def lab_server(tmp_path_factory) -> Iterator:
     """One JupyterLab with all lessons, as a student has it, and a notebook with a cell for each widget."""
-    import nbformat
-
-    from tests.browser.jupyterlab import jupyterlab
+    from tests.browser.jupyterlab import jupyterlab, write_notebook
     from tests.browser.scenes import SCENES
 
     folder = tmp_path_factory.mktemp("lab")
-    cells = [nbformat.v4.new_code_cell(f"{scene.cell.strip()}\nwidget") for scene in SCENES.values()]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / "widgets.ipynb")
+    write_notebook(folder / "widgets.ipynb", [f"{scene.cell}\nwidget" for scene in SCENES.values()])
     lessons = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
     with jupyterlab([*lessons, folder / "widgets.ipynb"], folder / "home") as server:
         yield server
 
 
 @pytest.fixture
-def own_page(chromium) -> Iterator:
-    """A page that no other test has: for tests that stop its clock, or that visit a server."""
-    page, problems = _open(chromium, "light")
-    yield page
-    page.context.close()
-    assert not problems, f"the browser's console has errors: {problems}"
+def visitor(own_page, lab_server) -> Iterator:
+    """A page for that JupyterLab, which afterwards has no kernel and the notebooks as they are in the repository."""
+    yield own_page
+    own_page.goto("about:blank")  # close the sockets before the kernel goes
+    lab_server.start_over()

@@ -21,11 +21,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import nbformat
 import psutil
-import pytest
 
-playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
-expect = playwright.expect
+from tests.browser.bench import expect
 
 START_S = 90.0
 STOP_S = 30.0
@@ -98,6 +97,13 @@ class Lab:
         request = urllib.request.Request(f"{self.url}{path}?token={self.token}", method=method)
         with urllib.request.urlopen(request, timeout=STOP_S) as answer:
             return answer.read()
+
+
+def write_notebook(path: Path, cells: list[str]) -> None:
+    """Write a notebook with these cells of code."""
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    code = [nbformat.v4.new_code_cell(cell.strip()) for cell in cells]
+    nbformat.write(nbformat.v4.new_notebook(cells=code, metadata=kernel), path)
 
 
 @contextlib.contextmanager

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import nbformat
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from pllab.lesson.site import write_hand_out
 from tests.browser.conftest import ARGUMENTS, browser_program
-from tests.browser.jupyterlab import jupyterlab, open_and_run
+from tests.browser.jupyterlab import jupyterlab, open_and_run, write_notebook
 
 CELLS = {
     "studio": """
@@ -52,9 +51,7 @@ def make_a_deadlock(page: Page) -> Iterator[None]:
 @contextmanager
 def lab_page(folder: Path, scheme: str) -> Iterator[Page]:
     """A page of JupyterLab in which the cells have run."""
-    cells = [nbformat.v4.new_code_cell(cell.strip()) for cell in CELLS.values()]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / "pictures.ipynb")
+    write_notebook(folder / "pictures.ipynb", list(CELLS.values()))
     theme = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}[scheme]
     with jupyterlab([folder / "pictures.ipynb"], folder / "home", theme) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_program(), args=ARGUMENTS)

@@ -3,12 +3,12 @@
 import pytest
 
 from pllab import show
+from pllab.show.theme import DARK
 from tests.browser import bench
+from tests.browser.bench import expect
 from tests.browser.scenes import SCENES
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
-expect = playwright.expect
 
 NAMELESS = """root => [...root.querySelectorAll("button, input, select, textarea, [tabindex]")]
   .filter((node) => node.checkVisibility())
@@ -29,10 +29,9 @@ def test_there_is_a_scene_for_every_widget():
 def test_it_is_readable_and_can_be_reached(chromium_page, name):
     scene = SCENES[name]
     root = bench.mount(chromium_page, scene.widget())
-    ink, ground = root.evaluate("node => [getComputedStyle(node).color, getComputedStyle(node).backgroundColor]")
-    is_dark = chromium_page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    assert (bench.brightness(ground) < bench.brightness(ink)) is is_dark
-    assert abs(bench.brightness(ground) - bench.brightness(ink)) > 150
+    ink, ground = (bench.brightness(bench.style_of(root, name)) for name in ("color", "backgroundColor"))
+    assert (ground < ink) is (bench.look_of(chromium_page) is DARK)
+    assert abs(ground - ink) > 150
     assert root.evaluate(NAMELESS) == []
     heights = root.locator("button:visible").evaluate_all("nodes => nodes.map((node) => node.offsetHeight)")
     assert min(heights) >= 24

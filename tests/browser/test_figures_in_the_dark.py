@@ -10,7 +10,6 @@ from pllab.show.theme import DARK, LIGHT
 from pllab.simulate import Costs, simulate
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
-pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 
 
 @pytest.mark.parametrize(("is_light", "look"), [("true", LIGHT), ("false", DARK)], ids=["light", "dark"])

@@ -1,7 +1,7 @@
 """The lessons as a student meets them: a real JupyterLab in Chromium, run from the first cell to the last.
 
-They run in `make exhaustive`. In `make test` that their cells run is nbval's to say, and that their widgets work in
-JupyterLab is tested with a cell for each widget (test_jupyterlab.py).
+They run in `make exhaustive`. In `make test` that their cells run is nbval's to say. What else a widget does in
+JupyterLab is tested with a cell for each (test_jupyterlab.py).
 """
 
 import re
@@ -10,14 +10,13 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from tests.browser.bench import expect
 from tests.browser.jupyterlab import open_and_run, use_the_widget
 from tests.browser.scenes import SCENES
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
-expect = playwright.expect
 
-ROOT = Path(__file__).parents[2]
+LESSONS = sorted((Path(__file__).parents[2] / "notebooks").glob("[01]*.ipynb"))
 # The widget of each lesson that has one.
 WIDGETS = {
     "00": "TimelinePlayer",
@@ -37,28 +36,18 @@ SLIDERS = {
 }
 
 
-def lesson(number):
-    """The notebook of a lesson: `lesson("00")` -> notebooks/00_first_two_ranks.ipynb."""
-    found = sorted((ROOT / "notebooks").glob(f"{number}_*.ipynb"))
-    assert len(found) == 1, f"lesson {number} should be one notebook; found {[path.name for path in found]}"
-    return found[0]
-
-
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("number", sorted(path.name[:2] for path in (ROOT / "notebooks").glob("[01]*.ipynb")))
-def test_a_lesson_runs_and_its_widget_follows_the_keyboard(number, own_page, lab_server):
-    notebook = lesson(number)
-    try:
-        open_and_run(own_page, lab_server, notebook.name)
-        if number in WIDGETS:
-            scene = SCENES[WIDGETS[number]]
-            use_the_widget(own_page, scene.root, scene.control, scene.key)
-        if number in SLIDERS:
-            try_the_slider(own_page, *SLIDERS[number])
-        cells = [cell for cell in read_cells(lab_server.folder / notebook.name) if cell.cell_type == "code"]
-    finally:
-        own_page.goto("about:blank")  # close the sockets before the kernel goes
-        lab_server.start_over()
+@pytest.mark.parametrize("notebook", LESSONS, ids=[path.name[:2] for path in LESSONS])
+def test_a_lesson_runs_and_its_widget_follows_the_keyboard(notebook, visitor, lab_server):
+    number = notebook.name[:2]
+    open_and_run(visitor, lab_server, notebook.name)
+    if number in WIDGETS:
+        scene = SCENES[WIDGETS[number]]
+        use_the_widget(visitor, scene.root, scene.control, scene.key)
+    if number in SLIDERS:
+        try_the_slider(visitor, *SLIDERS[number])
+    saved = nbformat.read(lab_server.folder / notebook.name, as_version=4)
+    cells = [cell for cell in saved.cells if cell.cell_type == "code"]
     assert [cell.id for cell in cells if not cell.execution_count] == []
     assert errors_in(cells) == []
 
@@ -71,10 +60,6 @@ def try_the_slider(page, before, after):
     choice.get_by_role("slider").last.focus()
     page.keyboard.press("ArrowRight")
     expect(picture).to_have_attribute("alt", re.compile(f"^{after}"), timeout=60_000)  # the kernel draws it
-
-
-def read_cells(path):
-    return nbformat.read(path, as_version=4).cells
 
 
 def errors_in(cells):

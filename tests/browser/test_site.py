@@ -9,9 +9,9 @@ import pytest
 
 from pllab.lesson.site import HAND_OUT, write_site
 from pllab.show.theme import IN_THE_DARK
+from tests.browser.bench import style_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
-pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 HIDDEN = "[...document.images].filter((one) => !one.naturalWidth).map((one) => one.alt)"
@@ -66,7 +66,7 @@ def test_a_figure_follows_the_scheme_of_the_browser(chromium_page, site, scheme)
     page.write_text(f'<body data-jp-theme-light="true">{rules}<figure class="pl-figure"></figure>', encoding="utf-8")
     try:
         chromium_page.goto(page.as_uri())
-        seen = chromium_page.locator(".pl-figure").evaluate("node => getComputedStyle(node).filter")
+        seen = style_of(chromium_page.locator(".pl-figure"), "filter")
     finally:
         page.unlink()
     assert seen == {"light": "none", "dark": IN_THE_DARK}[scheme]

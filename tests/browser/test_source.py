@@ -10,7 +10,6 @@ from pllab.pipeline import clock_cycles, run_emulated
 from tests.browser import bench
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
-pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 
 STYLES = """all => all.map((node) => {
   const style = getComputedStyle(node);
@@ -42,6 +41,6 @@ def test_source_is_monospace_and_its_lines_are_whole(chromium_page):
         assert all(style == ["monospace", "pre", "normal", "normal"] for style in styles)
     assert code.evaluate_all("all => all.every((node) => node.scrollWidth > node.clientWidth)")  # it scrolls
     assert chromium_page.evaluate("document.documentElement.scrollWidth") <= 600  # and the page does not
-    line = float(code.first.evaluate("node => parseFloat(getComputedStyle(node).lineHeight)"))
+    line = float(bench.style_of(code.first, "lineHeight").removesuffix("px"))
     for num_lines, height in code.evaluate_all(HEIGHTS):
         assert height <= (num_lines + 1) * line + 12

@@ -7,17 +7,9 @@ from pllab.schedule import Action, Kind, gpipe
 from pllab.simulate import simulate
 from pllab.timeline import Span, Timeline
 from tests.browser import bench
+from tests.browser.bench import expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
-playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
-expect = playwright.expect
-
-# A second view of the same model, as a cell that shows the widget again has it.
-SHOW_AGAIN = f"""async (source) => {{
-  {bench.LOAD}
-  const el = document.body.appendChild(document.createElement("div"));
-  (await load(source)).default.render({{ model: window.model, el }});
-}}"""
 
 AT_START = "t = 0 s: rank 0 runs F0, rank 1 is idle"
 AT_100 = "t = 100 ms: rank 0 runs F1, rank 1 runs F0"
@@ -221,7 +213,7 @@ def test_one_widget_fills_the_window_at_a_time(chromium_page, timeline):
 def test_a_widget_that_stands_twice_in_a_page_fills_the_window(chromium_page, timeline):
     widget = show.TimelinePlayer(timeline)
     player = bench.mount(chromium_page, widget)
-    chromium_page.evaluate(SHOW_AGAIN, str(widget._esm))
+    chromium_page.evaluate(bench.SHOW_AGAIN, str(widget._esm))
     expect(player).to_have_count(2)
     player.first.get_by_role("button", name="Projector").click()
     pressed = player.get_by_role("button", name="Projector", pressed=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pllab.schedule import Action, Kind, Schedule, gpipe, one_f_one_b, problems
-from pllab.show.editor.edits import History, Position, first_gap, merge, move, place_of, split
+from pllab.show.editor.edits import Position, first_gap, merge, move, place_of, split
 
 SMALL = Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]])
 V = Schedule.of([["0F0", "3F0", "3I0", "3W0", "0B0"], ["1F0", "2F0", "2B0", "1B0"]])
@@ -82,31 +82,6 @@ def test_what_no_move_can_mend_is_told_from_a_bad_order(rows, sentence):
     schedule = Schedule.of(rows)
     assert problems(schedule)
     assert first_gap(schedule).startswith(sentence) and bool(first_gap(schedule)) is bool(sentence)
-
-
-def test_an_action_that_is_not_there_is_named():
-    with pytest.raises(ValueError, match="4F4 is not in the schedule"):
-        move(SMALL, Action.parse("4F4"), 0)
-
-
-def test_history_goes_back_and_forth_and_drops_the_future():
-    first = Action.parse("0F0")
-    there, further = (Position(move(SMALL, first, to)) for to in (1, 2))
-    history = History(Position(SMALL))
-    history.push(Position(SMALL))
-    assert not history.can_undo, "nothing has changed"
-    history.push(there)
-    history.push(further)
-    history.undo()
-    assert history.present == there and history.can_redo
-    history.undo()
-    history.undo()
-    assert history.present == Position(SMALL) and not history.can_undo
-    history.redo()
-    history.push(further)
-    assert history.present == further and not history.can_redo
-    history.redo()
-    assert history.present == further
 
 
 @given(positions(), st.data())

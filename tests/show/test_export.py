@@ -94,7 +94,7 @@ def test_a_hand_out_promises_a_run_only_if_it_has_one():
 @pytest.mark.parametrize("word", ["</script><script>alert(1)", "<!--<script>", "\u2028 \U0001f600 \"'&"])
 def test_a_page_cannot_be_broken_by_what_it_holds(word):
     """In a script element `</script>` is its end, and `<!--<script>` makes the parser overlook that end."""
-    page = to_page(word, 'a "quote"', "", "", {"word": word})
+    page = to_page(word, 'a "quote"', "", "", {"word": word}, {})
     assert "<title>" + html.escape(word) in page
     assert "<" not in re.search(r'id="state">(.*?)</script>', page, re.S)[1]
     assert unpacked(page)[0] == {"word": word}

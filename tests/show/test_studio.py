@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import json
 import re
 import struct
 import sys
@@ -18,7 +17,7 @@ from traitlets import TraitError
 from pllab import show
 from pllab.schedule import Action, Kind, Schedule, check, one_f_one_b, peak_in_flight
 from pllab.show.studio import runs
-from pllab.show.studio.runs import KINDS, Screen, Shown
+from pllab.show.studio.runs import KINDS, Shown
 from pllab.show.studio.settings import FAMILIES, FamilyChoice
 from pllab.show.theme import LIGHT
 from pllab.simulate import Costs, action_times, simulate
@@ -56,12 +55,7 @@ def test_both_bubble_numbers_follow_the_sliders_as_the_formulas_say(family):
         assert step["bubble_fraction"] == pytest.approx((p - 1) / (m + p - 1))
         assert step["bubble_overhead"] == pytest.approx((p - 1) / m)
         assert step["length_s"] == pytest.approx(3 * (m + p - 1))
-    shown = studio.view["runs"][0]
-    assert (shown["name"], shown["engine"], shown["title"]) == (
-        family,
-        "simulated",
-        f"{family}, 16 ranks, 64 micro-batches",
-    )
+    assert studio.view["runs"][0]["title"] == f"{family}, 16 ranks, 64 micro-batches"
 
 
 def test_the_browser_gets_every_family_as_it_is_simulated():
@@ -120,11 +114,6 @@ def test_without_a_barrier_zb_h2_has_no_bubble_and_zb_h1_a_third_of_1f1bs(p, m):
         steady = show.BubbleStudio(name, p, m).view["runs"][0]["steady"]
         assert steady["length_s"] == pytest.approx(3 * m + seconds), name
         assert steady["bubble_fraction"] == pytest.approx(seconds / (3 * m + seconds), abs=1e-9), name
-
-
-def test_no_actions_are_no_numbers():
-    empty = Shown("x", Schedule(((), ())), Timeline.of([], "real", 2))
-    assert empty.columns.shape == (6, 0) and Screen(empty).to_bytes() == [b""] * 3
 
 
 def test_a_rank_does_the_same_work_and_counts_the_same_memory_however_it_is_cut():
@@ -248,12 +237,6 @@ def test_in_steady_state_the_other_steps_are_grey_and_narrow_boxes_of_theirs_hav
         ]
         others = [one for one in grey if one.get_paths()[0].get_extents().height > 0.4]  # staircases are lower
         assert others and {bool(one.get_linewidths()[0]) for one in others} == {has_outline}
-
-
-def test_what_is_sent_is_plain():
-    studio = show.BubbleStudio("1F1B", 16, 64)
-    json.dumps({name: getattr(studio, name) for name in ("view", "options", "stage_costs", "order", "delivery")})
-    assert len(studio.actions) == 6 * 4 * 16 * 64 * 2, "six numbers an action"
 
 
 def test_idle_time_has_the_strongest_ink_of_the_picture_and_as_much_of_it_as_the_bubble():

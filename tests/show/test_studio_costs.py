@@ -49,13 +49,6 @@ def test_costs_of_which_some_are_one_number_are_kept_too(name, given):
     assert studio.timeline == simulate(studio.schedule, given)
 
 
-def test_three_stages_a_rank_that_cost_the_same_cost_what_was_given():
-    order = interleaved(2, 4, stages_per_rank=3)
-    for forward in (0.1, 0.7, 1.1, 1.3):
-        given = Costs(forward, backward_input=[1.0] * 6)
-        assert show.BubbleStudio(order, costs=given).timeline == simulate(order, given)
-
-
 def test_two_families_do_the_same_work_whichever_the_costs_were_given_for():
     p = 3
     stages = {name: p * family.stages_per_rank for name, family in FAMILIES.items()}

@@ -20,16 +20,7 @@ from pllab.show.theme import (
     write_percent,
     write_seconds,
 )
-
-
-def linear(colour):
-    channels = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in channels]
-
-
-def luminance(colour):
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear(colour), strict=True))
-
+from tests.show.colours import contrast, linear
 
 # Machado, Oliveira and Fernandes 2009: deuteranopia, the whole of it; and Ottosson 2020: OKLab
 DEUTERANOPIA = np.array(
@@ -54,11 +45,6 @@ def oklab(colour, sight):
 def distance(one, other, sight):
     """Between two colours as an eye sees them; 0.02 is just seen, and black is 1 from white."""
     return float(np.linalg.norm(oklab(one, sight) - oklab(other, sight)))
-
-
-def contrast(one, other):
-    dark, light = sorted((luminance(one), luminance(other)))
-    return (light + 0.05) / (dark + 0.05)
 
 
 def test_contrast_formula_on_the_known_extreme():
@@ -160,12 +146,7 @@ def test_round_step(limit, most, step):
 
 
 def test_ticks_are_round_and_reach_the_end():
-    assert [tick["text"] for tick in ticks_of(0.412, 7, write_seconds)] == [
-        "0 s",
-        "100 ms",
-        "200 ms",
-        "300 ms",
-        "400 ms",
-    ]
+    texts = [tick["text"] for tick in ticks_of(0.412, 7, write_seconds)]
+    assert texts == ["0 s", "100 ms", "200 ms", "300 ms", "400 ms"]
     assert [tick["at"] for tick in ticks_of(4.0, 4, write_seconds)] == [0, 1, 2, 3, 4]
     assert ticks_of(0.0, 7, write_seconds)

@@ -16,16 +16,10 @@ def texts_of(shown):
     return [re.sub(r"<[^>]+>", "", text) for text in re.findall(r"<text[^>]*>.*?</text>", shown.svg, re.S)]
 
 
-def test_each_span_is_labelled_and_each_rank_named(forward_only):
+def test_each_span_is_labelled_and_each_rank_named_and_how_long_it_idles_stands_on_its_slab(forward_only):
     texts = texts_of(draw_timeline(forward_only))
-    assert sorted(text for text in texts if re.fullmatch(r"F\d", text)) == [
-        "F0",
-        "F0",
-        "F1",
-        "F1",
-        "F2",
-        "F2",
-    ]
+    assert sorted(text for text in texts if re.fullmatch(r"F\d", text)) == ["F0", "F0", "F1", "F1", "F2", "F2"]
+    assert texts.count("idle 100 ms") == 2
     assert {"rank 0", "rank 1", "time (ms)", "real: makespan 400 ms, bubble fraction 25.0 %"} <= set(texts)
 
 
@@ -47,15 +41,14 @@ def test_stacked_timelines_share_one_axis_and_name_their_engines(forward_only):
 
 def test_every_kind_is_in_the_legend(every_kind):
     texts = texts_of(draw_timeline(every_kind))
-    for entry in (
-        "F  forward",
-        "B  backward",
-        "W  backward of the weights",
-        "C  communication",
-        "R  recomputation",
-        "idle",
-    ):
-        assert entry in texts
+    names = {
+        "F": "forward",
+        "B": "backward",
+        "W": "backward of the weights",
+        "C": "communication",
+        "R": "recomputation",
+    }
+    assert {"idle", *(f"{letter}  {name}" for letter, name in names.items())} <= set(texts)
 
 
 def test_work_lies_in_outlined_tints_on_the_ink_of_idle_time():
@@ -73,11 +66,6 @@ def test_work_lies_in_outlined_tints_on_the_ink_of_idle_time():
     places = [extent for _, extent in work]
     assert places[1].y0 == places[0].y0 and places[5].y1 == pytest.approx(places[4].y1)  # rows grow downwards
     assert "later stage of its rank" in texts_of(draw_timeline(Timeline.of(spans, "simulated")))
-
-
-def test_how_long_a_rank_idles_stands_on_its_slab(forward_only):
-    texts = texts_of(draw_timeline(forward_only))
-    assert texts.count("idle 100 ms") == 2
 
 
 def test_many_narrow_boxes_are_tints_in_one_stroke_without_labels():

@@ -1,7 +1,5 @@
 """The player's moments and words, without a browser."""
 
-import json
-
 import pytest
 from traitlets import TraitError
 
@@ -55,12 +53,6 @@ def test_static_twin_has_the_numbers_of_the_widget(forward_only):
     assert "makespan 400 ms, bubble fraction 25.0 %" in alt
     assert alt == f"mine, {describe_timeline(forward_only)}"
     assert player.summary in alt
-
-
-def test_traits_are_plain_json(forward_only):
-    player = TimelinePlayer(forward_only)
-    for name in ("spans", "frames", "ticks", "theme"):
-        json.dumps(getattr(player, name))
 
 
 def test_bad_input_is_refused(forward_only):

@@ -10,6 +10,7 @@ from typing import Any
 from pllab.memory import is_over
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.boxes import Labels, data_of, label_of
+from pllab.show.editor.edits import halves_of
 from pllab.show.editor.judgement import BoardRules, Judgement
 from pllab.show.theme import (
     ENGINE_LABELS,
@@ -232,7 +233,7 @@ def _change_of(whole: Schedule, action: Action) -> str:
         return f"Split {label_in(whole, action)}"
     if action.kind is Kind.F:
         return ""
-    first, rest = (label_in(whole, action._replace(kind=kind)) for kind in (Kind.I, Kind.W))
+    first, rest = (label_in(whole, half) for half in halves_of(action))
     return f"Merge {first} and {rest}"
 
 

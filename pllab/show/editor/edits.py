@@ -38,6 +38,11 @@ def move(schedule: Schedule, action: Action, to: int) -> Schedule:
     return _with_row(schedule, rank, row)
 
 
+def halves_of(action: Action) -> tuple[Action, Action]:
+    """The I and the W of a backward: `0I0` and `0W0` of `0B0`."""
+    return action._replace(kind=Kind.I), action._replace(kind=Kind.W)
+
+
 def split(schedule: Schedule, action: Action) -> Schedule:
     """Replace a B by its I and W, side by side in its place: `0F0 0B0` gives `0F0 0I0 0W0`.
 
@@ -48,8 +53,7 @@ def split(schedule: Schedule, action: Action) -> Schedule:
         raise ValueError(f"{action} cannot be split; only a B is a whole backward")
     rank, place = place_of(schedule, action)
     row = schedule.rows[rank]
-    halves = (action._replace(kind=Kind.I), action._replace(kind=Kind.W))
-    return _with_row(schedule, rank, (*row[:place], *halves, *row[place + 1 :]))
+    return _with_row(schedule, rank, (*row[:place], *halves_of(action), *row[place + 1 :]))
 
 
 def merge(schedule: Schedule, action: Action) -> Schedule:
@@ -60,7 +64,7 @@ def merge(schedule: Schedule, action: Action) -> Schedule:
     """
     if action.kind not in (Kind.I, Kind.W):
         raise ValueError(f"{action} cannot be merged; only an I and its W make a whole backward")
-    first, rest = action._replace(kind=Kind.I), action._replace(kind=Kind.W)
+    first, rest = halves_of(action)
     rank, _ = place_of(schedule, first)
     place_of(schedule, rest)
     whole = action._replace(kind=Kind.B)

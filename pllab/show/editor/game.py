@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from pllab.arguments import require, whole_number
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.editor.board import label_in, outcome_of, view_of
-from pllab.show.editor.edits import History, Position, first_gap, merge, move, place_of, split
+from pllab.show.editor.edits import History, Position, first_gap, halves_of, merge, move, place_of, split
 from pllab.show.editor.judgement import BoardRules, judge
 from pllab.show.theme import ENGINE_LABELS, write_number, write_seconds
 from pllab.timeline import Timeline
@@ -143,13 +143,14 @@ class Game:
 
     def _split(self, asked: BoardMove) -> None:
         action, present = asked.of(), self._history.present
-        first, rest = action._replace(kind=Kind.I), action._replace(kind=Kind.W)
+        first, rest = halves_of(action)
         words = f"{self._label(action)} split into {self._label(first)} and {self._label(rest)}"
         self._go(replace(present, board=split(present.board, action)), words, first)
 
     def _merge(self, asked: BoardMove) -> None:
         action, present = asked.of(), self._history.present
-        first, rest, whole = (action._replace(kind=kind) for kind in (Kind.I, Kind.W, Kind.B))
+        first, rest = halves_of(action)
+        whole = action._replace(kind=Kind.B)
         words = f"{self._label(first)} and {self._label(rest)} merged into {self._label(whole)}"
         self._go(replace(present, board=merge(present.board, action)), words, whole)
 

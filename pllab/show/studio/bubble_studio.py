@@ -32,17 +32,14 @@ from pllab.show.widget import Run, Widget, check_run, measure, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
-_SCRIPTS = (
-    *("actions", "words", "scale", "rows", "memory", "plot"),
-    *("picture", "answers", "foot", "controls"),
-)
+_SCRIPTS = "actions", "words", "scale", "rows", "memory", "plot", "picture", "answers", "foot", "controls"
 _SENT = {"sync": True, "echo_update": False}  # no echo to the browser, so one message less to wait for
 _INPUT = {**_SENT, "is_input": True}  # what a prediction depends on
-_FILES: dict[str, tuple[str, str, Callable[["BubbleStudio"], str | bytes]]] = {  # the button -> suffix, type, content
-    "PNG": ("png", "image/png", lambda studio: studio.static().png),
-    "SVG": ("svg", "image/svg+xml", lambda studio: studio.static().svg),
-    "CSV": ("csv", "text/csv", lambda studio: studio.schedule.to_csv()),
-    "HTML": ("html", "text/html", lambda studio: studio.export_html()),
+_FILES: dict[str, tuple[str, Callable[["BubbleStudio"], str | bytes]]] = {  # the button -> type and content
+    "PNG": ("image/png", lambda studio: studio.static().png),
+    "SVG": ("image/svg+xml", lambda studio: studio.static().svg),
+    "CSV": ("text/csv", lambda studio: studio.schedule.to_csv()),
+    "HTML": ("text/html", lambda studio: studio.export_html()),
 }
 
 
@@ -126,14 +123,12 @@ class BubbleStudio(Widget):
         note: str = "",
         timeout_s: float = 60.0,
     ) -> None:
-        extra = [family_of_schedule(family)] if isinstance(family, Schedule) else []
-        self._families = {**{each.name: each for each in extra}, **FAMILIES}
-        chosen = extra[0] if extra else family_of(str(family))
+        chosen = family_of_schedule(family) if isinstance(family, Schedule) else family_of(family)
+        self._families = ({chosen.name: chosen} if chosen.sizes else {}) | FAMILIES
         self._run, self._timeout_s = run, timeout_s
         other = family_of(compare, self._families) if compare else None
         sizes = num_ranks, num_microbatches
         self._setting = Setting.first(chosen, other, *sizes, costs or Costs())
-        self._costs = self._setting.costs_of(chosen)
         self._screen = Screen(self._setting.shown(chosen))
         self._measured: Shown | None = None
         if measured:
@@ -144,7 +139,7 @@ class BubbleStudio(Widget):
         super().__init__(
             **self._setting.to_inputs(), memory_limit=memory_limit, options=self._options(), projector=projector
         )
-        self._draw(self._screen, self._costs)
+        self._draw(self._screen)
         self._follow()
         self.observe(self._follow, names=[*self._inputs(), "stamp"])
         self.observe(self._obey, names="order")
@@ -191,7 +186,9 @@ class BubbleStudio(Widget):
     @property
     def costs(self) -> Costs:
         """The costs of the schedule's stages, for `simulate(studio.schedule, studio.costs)`."""
-        return self._costs
+        source = self._screen.main.source
+        assert isinstance(source, Costs), "the first run on screen is a prediction"
+        return source
 
     def static(self) -> Figure:
         """The same timelines, staircases and numbers as a figure."""
@@ -242,13 +239,13 @@ class BubbleStudio(Widget):
         self._request, self._setting = request, setting
         with self.hold_sync():
             try:
-                self._draw(setting.screen(measured), setting.costs_of(setting.family))
+                self._draw(setting.screen(measured))
             except ValueError as error:  # no such schedule: the picture stays
                 self._answer({**self.view, "problem": str(error)})
             self._adopt(setting)
 
-    def _draw(self, screen: Screen, costs: Costs) -> None:
-        self._screen, self._costs = screen, costs
+    def _draw(self, screen: Screen) -> None:
+        self._screen = screen
         self.actions, self.compared, self.measured = screen.to_bytes()
         self._answer({"runs": [one and one.to_dict() for one in screen], "problem": ""})
 
@@ -272,11 +269,11 @@ class BubbleStudio(Widget):
         if what == "run":
             self._run_it()
         elif what in _FILES:
-            suffix, kind, make = _FILES[what]
+            kind, make = _FILES[what]
             content = make(self)
             with self.hold_sync():
                 self.file = content.encode() if isinstance(content, str) else content
-                name = f"{self._screen.main.file}.{suffix}"
+                name = f"{self._screen.main.file}.{what.lower()}"
                 self.delivery = {"name": name, "type": kind, "number": self.order["number"]}
 
     def _run_it(self) -> None:

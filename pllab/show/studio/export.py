@@ -47,15 +47,13 @@ def values_of(widget: Widget, **changes: Any) -> dict[str, Any]:
     return plain | {"order": {}, "delivery": {}} | changes
 
 
-def to_page(
-    title: str, alt: str, source: str, css: str, values: Mapping[str, Any], runs: Mapping[str, Shown] | None = None
-) -> str:
+def to_page(title: str, alt: str, source: str, css: str, values: Mapping[str, Any], runs: Mapping[str, Shown]) -> str:
     """The page of a widget: its module and style sheet, its traits, and the runs that its controls reach.
 
     `alt` is the sentence shown if scripts are off. The runs travel deflated, as the browser inflates them.
     """
-    shown = {key: {**one.to_dict(), "csv": one.schedule.to_csv()} for key, one in (runs or {}).items()}
-    blocks = [one.columns.astype("<f4").tobytes() for one in (runs or {}).values()]
+    shown = {key: {**one.to_dict(), "csv": one.schedule.to_csv()} for key, one in runs.items()}
+    blocks = [one.columns.astype("<f4").tobytes() for one in runs.values()]
     state = json.dumps({"values": values, "runs": shown, "sizes": [len(block) for block in blocks]}).encode()
     packed = zlib.compress(len(state).to_bytes(4, "little") + state + b"".join(blocks), 9)
     model = Path(__file__).with_name("page_model.js").read_text(encoding="utf-8")

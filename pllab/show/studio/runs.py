@@ -40,15 +40,14 @@ class Measure(NamedTuple):
 class Shown:
     """One run on screen: its name, its schedule, and a measured timeline or the costs of a prediction.
 
-    A change of size waits only for the columns; a timeline is made only for figures, files and causes. With
-    `stages_per_rank` v, a micro-batch on one stage counts 1/v. A measured run has the costs that were `expected` of it,
-    which tell messages from late starts, and a `note` on its clock.
+    The schedule is legal, so every rank works. A change of size waits only for the columns; a timeline is made only for
+    figures, files and causes. A measured run has the costs that were `expected` of it, which tell messages from late
+    starts, and a `note` on its clock.
     """
 
     name: str
     schedule: Schedule
     source: Timeline | Costs
-    stages_per_rank: float = 1
     expected: Costs | None = None
     note: str = ""
 
@@ -67,7 +66,7 @@ class Shown:
     @cached_property
     def makespan(self) -> float:
         """Seconds from the first start to the last end."""
-        return float(self.columns[5].max(initial=0.0))
+        return float(self.columns[5].max())
 
     @cached_property
     def step(self) -> Measure:
@@ -77,8 +76,8 @@ class Shown:
     @cached_property
     def steady(self) -> Measure:
         """The bubble of a step that another follows without a barrier: every rank has as long as the slowest needs."""
-        windows = [(row[2].min(), row[3].max()) if row.shape[1] else (0.0, 0.0) for row in self._rows]
-        period = max((end - start for start, end in windows), default=0.0)
+        windows = [(row[2].min(), row[3].max()) for row in self._rows]
+        period = max(end - start for start, end in windows)
         return self._measure([(start, start + period) for start, _ in windows])
 
     @cached_property
@@ -94,7 +93,7 @@ class Shown:
             shares, bounds = _idle_by_phase(row, start, end)
             idle += shares
             marks = marks if rank else bounds
-        length = windows[0][1] - windows[0][0] if windows else 0.0
+        length = windows[0][1] - windows[0][0]
         total, bubble = length * len(windows), float(idle.sum())
         parts = idle / total if total else idle
         busy = total - bubble
@@ -105,7 +104,7 @@ class Shown:
     @property
     def most_held(self) -> tuple[float, ...]:
         """Per rank, the most micro-batches held at once; on one of two stages a micro-batch counts a half."""
-        return tuple(peak / self.stages_per_rank for peak in _peaks(self.schedule))
+        return tuple(peak / self.schedule.stages_per_rank for peak in _peaks(self.schedule))
 
     @property
     def engine(self) -> Engine:
@@ -147,7 +146,7 @@ class Shown:
             "is_measured": self.engine != "simulated",
             "title": self.title,
             "file": self.file,
-            "unit": 1 / self.stages_per_rank,
+            "unit": 1 / self.schedule.stages_per_rank,
             "num_stages": self.schedule.num_stages,
             "most_held": self.most_held,
             "step": self.step._asdict(),
@@ -178,8 +177,6 @@ class Screen(NamedTuple):
 
 @collector_paused()
 def _predicted(schedule: Schedule, costs: Costs) -> Columns:
-    if not schedule.num_actions:
-        return np.zeros((6, 0))
     times = action_times(schedule, costs)
     ranks = np.repeat(np.arange(schedule.num_ranks), list(map(len, schedule.rows)))
     stages, kinds, microbatches = zip(*schedule.actions(), strict=True)
@@ -190,7 +187,7 @@ def _measured(timeline: Timeline) -> Columns:
     spans = [span for rank in range(timeline.num_ranks) for span in timeline.of_rank(rank)]
     actions = [(one.rank, one.action.stage, KINDS.index(one.action.kind), one.action.microbatch) for one in spans]
     times = [(one.start, one.end) for one in spans]
-    return _table([*zip(*actions, strict=True), *zip(*times, strict=True)], len(spans)) if spans else np.zeros((6, 0))
+    return _table([*zip(*actions, strict=True), *zip(*times, strict=True)], len(spans))
 
 
 def _table(rows: Sequence[Iterable[float]], length: int) -> Columns:
@@ -206,8 +203,8 @@ def _idle_by_phase(row: Columns, start: float, end: float) -> tuple[Times, tuple
     """Idle seconds of one rank between two moments, by phase, and where its phases meet."""
     _, kinds, starts, ends = row
     forward, backward = kinds == KINDS.index("F"), np.isin(kinds, [KINDS.index(kind) for kind in "BIW"])
-    turned = float(starts[backward].min(initial=end))
-    drained = max(turned, float(ends[forward].max(initial=start)))
+    turned = float(starts[backward].min())
+    drained = max(turned, float(ends[forward].max()))
     reached = np.maximum.accumulate(np.concatenate([[start], ends]))
     idle = np.maximum(np.concatenate([starts, [end]]) - reached, 0.0)
     phase = np.searchsorted([turned, drained], reached + _ROUNDING * (end - start), side="right")

@@ -94,7 +94,7 @@ def family_of_schedule(schedule: Schedule) -> FamilyChoice:
     name = schedule.name or "schedule"
     while name in FAMILIES:
         name += " (given)"
-    share, sizes = schedule.stages_per_rank, (schedule.num_ranks, schedule.num_microbatches)
+    sizes = schedule.num_ranks, schedule.num_microbatches
 
     def only(num_ranks: int, num_microbatches: int) -> Schedule:
         asked = num_ranks, num_microbatches
@@ -102,7 +102,7 @@ def family_of_schedule(schedule: Schedule) -> FamilyChoice:
         require(asked == sizes, other)
         return schedule
 
-    return FamilyChoice(name, only, int(share) if share.is_integer() else share, sizes)
+    return FamilyChoice(name, only, schedule.stages_per_rank, sizes)
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Setting:
             ValueError: there is no such schedule.
         """
         schedule = _made(family.make, self.num_ranks, self.num_microbatches)
-        return Shown(family.name, schedule, self.costs_of(family), family.stages_per_rank)
+        return Shown(family.name, schedule, self.costs_of(family))
 
     def missing(self, families: Iterable[FamilyChoice]) -> dict[str, str]:
         """The families that have no schedule of these sizes, each with the reason.

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from pllab.memory import is_over
-from pllab.show.boxes import Labels, draw_held, draw_work
+from pllab.show.boxes import draw_held, draw_work
 from pllab.show.figures import Figure, figure
 from pllab.show.studio.runs import Screen, Shown
 from pllab.show.theme import LIGHT, write_number, write_percent, write_seconds
 from pllab.show.timeline_picture import Panel, draw_run, panels
-from pllab.timeline import Timeline
 
 _BAND, _HELD = (-0.46, 0.56), 0.3  # of a row: its boxes, and the memory below them
 _STEADY_MARGINS = (-0.07, 1.06)  # of the longest step, where the steps before and after begin to show
@@ -24,11 +23,8 @@ def draw_studio(screen: Screen, memory_limit: float | None = None, steady: bool 
     longest = max(one.makespan for one in runs)
     low, high = (share * longest for share in (_STEADY_MARGINS if steady else (0.0, 1.0)))
     most = max(memory_limit or 0.0, 1.0, *(peak for one in runs for peak in one.most_held))
-
-    def row_in(timeline: Timeline, _: Labels) -> float:
-        return min(0.62, 5.0 / timeline.num_ranks)
-
-    with panels([(_title_of(one, steady), one.timeline) for one in runs], row_in, (low, high)) as (fig, drawn):
+    shown = [(_title_of(one, steady), one.timeline, min(0.62, 5.0 / one.timeline.num_ranks)) for one in runs]
+    with panels(shown, (low, high)) as (fig, drawn):
         for panel, one in zip(drawn, runs, strict=True):
             shifts = (-one.steady.length_s, one.steady.length_s) if steady else ()
             draw_run(panel, _BAND, (low, high) if steady else None)
@@ -45,7 +41,7 @@ def describe_studio(screen: Screen, memory_limit: float | None = None, steady: b
     for one in screen.runs():
         measure = one.steady if steady else one.step
         length = "a step every" if steady else "makespan"
-        held = max(one.most_held, default=0.0)
+        held = max(one.most_held)
         limit = f", over the limit of {write_number(memory_limit or 0.0)}" if is_over(held, memory_limit) else ""
         sentences.append(
             f"{one.title}, {one.engine_words}: {length} {write_seconds(measure.length_s)}, "
@@ -59,7 +55,7 @@ def describe_studio(screen: Screen, memory_limit: float | None = None, steady: b
 def _title_of(one: Shown, steady: bool) -> str:
     measure = one.steady if steady else one.step
     length = f"{'a step every' if steady else 'one step'} {write_seconds(measure.length_s)}"
-    held = write_number(max(one.most_held, default=0.0))
+    held = write_number(max(one.most_held))
     bubble = f"bubble fraction {write_percent(measure.bubble_fraction)}"
     return f"{one.label}: {bubble}, {length}, holds {held} micro-batches"
 
@@ -75,6 +71,6 @@ def _draw_staircases(
         steps = one.timeline.held_over_time(rank)
         moved = [((time + by_s) * scale, count) for by_s in sorted(shifts) for time, count in steps]
         held = dict([(low, 0.0), *moved, (high, 0.0)])
-        tops = [floor - _HELD * count / one.stages_per_rank / most for count in held.values()]
+        tops = [floor - _HELD * count / one.schedule.stages_per_rank / most for count in held.values()]
         limit = None if memory_limit is None else floor - _HELD * memory_limit / most - 1e-6
         draw_held(panel.axes, list(held), tops, floor, limit)

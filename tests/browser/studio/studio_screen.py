@@ -3,13 +3,9 @@
 import re
 from dataclasses import dataclass
 
-import pytest
-
 from pllab import show
 from tests.browser import bench
-
-playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
-expect = playwright.expect
+from tests.browser.bench import expect
 
 # The studio's own functions as `window.parts`, and what it writes on its canvases from now on as `window.written`.
 PREPARE = f"""async (source) => {{
@@ -135,18 +131,6 @@ def open_drawer(root):
 def span_of(family, action, p=4, m=8):
     """When a family's action runs, by Python."""
     return next(one for one in show.BubbleStudio(family, p, m).timeline.spans if str(one.action) == action)
-
-
-def contrast(one, other):
-    """The contrast of two colours as WCAG counts it: 1 to 21."""
-
-    def light(colour):
-        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05
-
-    low, high = sorted([light(one), light(other)])
-    return high / low
 
 
 def is_near(one, other, most=3):

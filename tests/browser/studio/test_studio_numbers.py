@@ -10,22 +10,7 @@ from pllab.show.theme import LIGHT, mix, round_step, write_number, write_percent
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
 TIES = [0.0625, 1 / 8 + 2, 2.135, 16.25, 1.625, 112.5, 0.3125, 2.5e-5, 1005.0, 1235.0, 0.1875]
-VALUES = [
-    0.0,
-    1e-9,
-    1e-5,
-    9.996e-5,
-    0.00012344,
-    0.0999951,
-    0.99949,
-    0.9996,
-    999.4,
-    999.6,
-    1234.5,
-    1e6,
-    123456789.0,
-    *TIES,
-]
+EDGES = [0.0, 1e-9, 1e-5, 9.996e-5, 0.00012344, 0.0999951, 0.99949, 0.9996, 999.4, 999.6, 1234.5, 1e6, 123456789.0]
 
 
 def written(page, name, values):
@@ -39,13 +24,9 @@ def written(page, name, values):
 def test_numbers_are_written_as_on_paper(chromium_page, root, script, python):
     chance = random.Random(5)
     drawn = [10 ** chance.uniform(-7, 6) for _ in range(500)]
-    values = [
-        *VALUES,
-        *(-one for one in VALUES[1:]),
-        *drawn,
-        *(n / 16 for n in range(64)),
-        *(n / 2000 for n in range(400)),
-    ]
+    chosen = [*EDGES, *TIES]
+    values = [*chosen, *(-one for one in chosen[1:]), *drawn, *(n / 16 for n in range(64))]
+    values += [n / 2000 for n in range(400)]
     assert written(chromium_page, script, values) == [python(value) for value in values]
 
 

@@ -10,11 +10,10 @@ from pllab.show.studio.settings import STORIES, TOUR
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Timeline
 from tests.browser import bench
+from tests.browser.bench import expect
 from tests.browser.studio.studio_screen import Plot, live_of, mount
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
-playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
-expect = playwright.expect
 
 # Where every part stands: its box, by its class or name.
 BOXES = """root => [...root.querySelectorAll(

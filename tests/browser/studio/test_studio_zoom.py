@@ -7,6 +7,7 @@ import pytest
 from pllab import show
 from pllab.show.theme import LIGHT
 from pllab.simulate import Costs
+from tests.browser.bench import expect
 from tests.browser.studio.studio_screen import (
     WRITTEN_ON,
     Plot,
@@ -16,8 +17,6 @@ from tests.browser.studio.studio_screen import (
 )
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
-playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
-expect = playwright.expect
 
 
 # Zoom and pan
@@ -99,16 +98,11 @@ def test_32_by_256_is_one_tint_beside_the_other(chromium_page):
     place = plot.at(31, 0)
     row = [colour for colour, _ in plot.pixels(place.x, place.y + 1, plot.at(31, long).x - place.x)]
     waits = sum(colour[1:] <= LIGHT.idle_stripe[1:] for colour in row) / len(row)
-    ends = span_of_rank(studio, 31)
-    assert waits == pytest.approx(1 - (ends[1] - ends[0]) / long, abs=0.02)
+    work = studio.timeline.of_rank(31)
+    assert waits == pytest.approx(1 - (work[-1].end - work[0].start) / long, abs=0.02)
     plot.point(16, 0.5 * long)
     expect(live_of(root)).to_contain_text("rank 16")
     plot.pic.focus()
     for _ in range(8):
         chromium_page.keyboard.press("+")
     assert any(re.fullmatch(r"[FB]\d+", one) for one in plot.words()[40:]), "boxes again when zoomed in"
-
-
-def span_of_rank(studio, rank):
-    spans = [one for one in studio.timeline.spans if one.rank == rank]
-    return min(one.start for one in spans), max(one.end for one in spans)
