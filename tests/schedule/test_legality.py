@@ -102,26 +102,14 @@ def mutated(draw: st.DrawFn) -> Schedule:
     """A legal schedule after up to four slips of a pen."""
     rows = [list(row) for row in draw(legal).rows]
     for _ in range(draw(st.integers(1, 4))):
-        row = draw(st.sampled_from(rows))
+        row, goal = draw(st.sampled_from(rows)), draw(st.sampled_from(rows))
         if not row:
             continue
-        here = draw(st.integers(0, len(row) - 1))
-        slip = draw(st.sampled_from(["swap", "near", "drop", "twice", "rank", "kind", "number"]))
-        if slip in ("swap", "near"):
-            there = draw(st.integers(0, len(row) - 1)) if slip == "swap" else max(0, here - 1)
-            row[here], row[there] = row[there], row[here]
-        elif slip == "drop":
-            del row[here]
-        elif slip == "twice":
-            row.insert(draw(st.integers(0, len(row))), row[here])
-        elif slip == "rank":
-            other = draw(st.sampled_from(rows))
-            action = row.pop(here)
-            other.insert(draw(st.integers(0, len(other))), action)
-        elif slip == "kind":
-            row[here] = row[here]._replace(kind=draw(st.sampled_from(Kind)))
-        else:
-            row[here] = row[here]._replace(microbatch=draw(st.integers(-1, 5)))
+        action = row.pop(here := draw(st.integers(0, len(row) - 1)))
+        other = Action(action.stage, draw(st.sampled_from(Kind)), draw(st.integers(-1, 5)))
+        written = draw(st.sampled_from([[], [action], [action] * 2, [action._replace(kind=other.kind)], [other]]))
+        there = draw(st.sampled_from([here, max(0, here - 1), draw(st.integers(0, len(goal)))]))
+        goal[there:there] = written
     return Schedule.of(rows)
 
 

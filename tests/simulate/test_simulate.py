@@ -73,14 +73,6 @@ def test_of_a_pair_whose_actions_take_no_time_nothing_is_hidden() -> None:
     assert free.makespan == 0.0
 
 
-def test_with_all_hidden_dual_pipe_v_takes_a_third_less_in_its_middle() -> None:
-    """F, I and W of half a rank's layers take a half each, so a pair takes 1 instead of 1.5."""
-    p, half = 4, Costs(0.5, 0.5, 0.5)
-    middle = [simulate(dual_pipe_v(p, m), replace(half, overlap=1.0)).makespan for m in (20, 30)]
-    assert middle[1] - middle[0] == pytest.approx(10 * 2 * 1.0)
-    assert simulate(dual_pipe_v(p, 30), half).makespan - simulate(dual_pipe_v(p, 20), half).makespan == 10 * 2 * 1.5
-
-
 @given(run=runs())
 def test_the_rows_come_back_in_order_on_their_ranks(run: tuple[Schedule, Costs]) -> None:
     schedule, costs = run
