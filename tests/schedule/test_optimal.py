@@ -7,15 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pllab.schedule import (
-    Held,
-    check,
-    one_f_one_b,
-    optimal,
-    peak_in_flight,
-    zb_h1,
-    zero_bubble,
-)
+from pllab.schedule import Held, check, one_f_one_b, optimal, peak_in_flight, zero_bubble
 from pllab.simulate import Costs, simulate
 from tests.schedule.every_order import every_schedule
 
@@ -135,4 +127,3 @@ def test_small_questions_get_the_makespan_that_a_solver_has_proven(p: int) -> No
 def test_memory_without_end_is_memory_for_all_micro_batches() -> None:
     costs = Costs((1.0, 2.5, 1.0), (2.0, 1.0, 1.0), 1.5)
     assert optimal(3, 3, costs, 3) == optimal(3, 3, costs, math.inf)
-    assert optimal(3, 4, Costs(), 3).makespan == simulate(zb_h1(3, 4)).makespan
