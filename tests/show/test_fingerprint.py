@@ -29,6 +29,7 @@ TURNED = {"wte": [3.0, 1.0, 1.0], "w": [-5.0, 5.0], "b": [9.0]}
 SHOWN = [
     (times(1.0), "1 1 1 none", "All 4 gradients equal those of one process."),
     (times(0.5, "wte"), "x 0.5 1 1 none", "Only wte differs (1 of 4): 0.5 times, divided by 2 ranks once too often."),
+    ({**times(2.0), "w": [12.0, 15.0]}, "x 2 x 3 x 2 none", "3 of 4 gradients differ, by no common factor"),
     ({**times(1.0), **TURNED}, "! 0.286 ! 0.122 x 18 none", "3 of 4 gradients differ, by no common factor"),
     ({**times(1.0), "b": None, "frozen": [0.0]}, "1 1 ! none ! extra", "Only b, frozen differ (2 of 4)"),
 ]

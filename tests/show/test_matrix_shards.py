@@ -28,7 +28,7 @@ def test_a_rank_has_its_columns_of_a_and_its_rows_of_b():
     assert cells(moments, 0, 1, "x") == ("whole", X)
     assert [held.name for held in moments[0].ranks[1]] == ["x", "A", "B"]
     assert cells(moments, 1, 0, "h") == ("slice", [[1, 2, None, None], [0, 3, None, None]])
-    assert [held.shape for held in moments[0].ranks[1]] == [[2, 2], [2, 2], [2, 2]]
+    assert [held.shape for held in moments_of(X, A, B, 4)[0].ranks[1]] == [[2, 2], [2, 1], [1, 2]]
 
 
 @pytest.mark.parametrize("num_ranks", [2, 4])

@@ -2,10 +2,10 @@ from itertools import pairwise
 
 from hypothesis import given
 
-from pllab.schedule import Action, Schedule, gpipe, needs, one_f_one_b
+from pllab.schedule import Schedule, gpipe, needs, one_f_one_b
 from pllab.simulate import Costs, critical_steps, simulate
 from pllab.timeline import Span, Timeline
-from tests.simulate.legal import positive, runs
+from tests.simulate.legal import positive, recorded, runs
 
 
 def critical_path(schedule: Schedule, timeline: Timeline) -> tuple[Span, ...]:
@@ -53,17 +53,13 @@ def test_in_a_measured_run_the_later_of_rank_and_input_counts() -> None:
         "0B0": (5.03, 6.9),
         "0B1": (7.6, 9.0),
     }
-    spans = [Span(int(text[0]), Action.parse(text), *pair) for text, pair in times.items()]
-    timeline = Timeline.of(spans, "real")
-    path = [(str(step.span.action), step.link) for step in critical_steps(schedule, timeline)]
+    path = [(str(step.span.action), step.link) for step in critical_steps(schedule, recorded(times))]
     links = ["start", "input", "rank", "rank", "rank", "input"]
     assert path == list(zip(["0F0", "1F0", "1F1", "1B0", "1B1", "0B1"], links, strict=True))
 
 
 def test_clocks_that_differ_do_not_send_the_path_in_a_circle() -> None:
-    early = [Span(0, Action.parse("0F0"), 1.0, 3.0), Span(1, Action.parse("1F0"), 0.9, 2.0)]
-    late = [Span(1, Action.parse("1B0"), 2.1, 4.0), Span(0, Action.parse("0B0"), 3.1, 6.0)]
-    timeline = Timeline.of([*early, *late], "real")
+    timeline = recorded({"0F0": (1.0, 3.0), "1F0": (0.9, 2.0), "1B0": (2.1, 4.0), "0B0": (3.1, 6.0)})
     assert [str(span.action) for span in critical_path(gpipe(2, 1), timeline)] == ["1F0", "1B0", "0B0"]
 
 
