@@ -45,10 +45,6 @@ class Span(NamedTuple):
         return self.end - self.start
 
 
-# Communication occupies the wire and not the device, so it is drawn but is not counted as busy.
-_NOT_BUSY = frozenset("C")
-
-
 @dataclass(frozen=True)
 class Timeline:
     """The spans of one run and the engine that made them.
@@ -126,7 +122,7 @@ class Timeline:
         """The spans that keep a rank busy, in order, each with the time from which the rank was free for it."""
         free = self.start
         for span in self.of_rank(rank):
-            if span.action.kind not in _NOT_BUSY:
+            if span.action.kind != "C":  # which occupies the wire and not the device, so it is drawn and is not work
                 yield free, span
                 free = max(free, span.end)
 

@@ -2,31 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pllab.pipeline import clock_cycles
 from pllab.schedule import Action, Kind
 from pllab.timeline import Span, Timeline
-
-
-def gpipe(m: int, p: int, forward: float, backward: float) -> Timeline:
-    """The synchronous clock with constant costs: every tick takes its cost, backward mirrors forward."""
-    ticks = list(clock_cycles(m, p))
-    spans = [
-        Span(j, Action(j, Kind.F, i), t * forward, (t + 1) * forward) for t, tick in enumerate(ticks) for i, j in tick
-    ]
-    half = len(ticks) * forward
-    for t, tick in enumerate(reversed(ticks)):
-        spans += [Span(j, Action(j, Kind.B, i), half + t * backward, half + (t + 1) * backward) for i, j in tick]
-    return Timeline.of(spans, "simulated")
-
-
-@given(m=st.integers(1, 8), p=st.integers(1, 6), forward=st.integers(1, 3), backward=st.integers(1, 5))
-def test_gpipe_has_the_bubble_and_the_memory_of_the_closed_forms(m: int, p: int, forward: int, backward: int) -> None:
-    timeline = gpipe(m, p, forward, backward)
-    assert timeline.makespan == pytest.approx((m + p - 1) * (forward + backward))
-    assert timeline.busy == pytest.approx(m * p * (forward + backward))
-    assert timeline.bubble_fraction == pytest.approx((p - 1) / (m + p - 1))
-    assert timeline.bubble_overhead == pytest.approx((p - 1) / m)
-    assert timeline.peak_in_flight == (m,) * p
 
 
 def test_overlapping_spans_count_once_and_communication_is_not_work() -> None:

@@ -88,7 +88,14 @@ class Costs:
         cost = work.get(kind)
         if cost is None:
             raise ValueError(f"no cost is known of {str(kind)!r}; costs are of F, B, I and W")
-        return _of_stage(cost, stage)
+        if not isinstance(cost, tuple):
+            assert isinstance(cost, int | float)
+            return cost
+        if not 0 <= stage < len(cost):
+            sentence = f"costs are given for {len(cost)} stages, but there is a stage {stage}; give one per stage"
+            raise ValueError(sentence)
+        value: float = cost[stage]
+        return value
 
     def share_of_pair(self, forward: int, backward: int) -> float:
         """The time of an overlapped pair, F of one stage and B of another, as a part of both one after the other.
@@ -120,13 +127,3 @@ def _number(name: str, value: Any) -> float:
     if not 0 <= value < math.inf:
         raise ValueError(f"{name} is {value}; give a finite number of at least 0")
     return int(value) if isinstance(value, Integral) else float(value)
-
-
-def _of_stage(cost: PerStage, stage: int) -> float:
-    if not isinstance(cost, tuple):
-        assert isinstance(cost, int | float)
-        return cost
-    if not 0 <= stage < len(cost):
-        raise ValueError(f"costs are given for {len(cost)} stages, but there is a stage {stage}; give one per stage")
-    value: float = cost[stage]
-    return value

@@ -4,12 +4,12 @@ A simulation with these costs predicts other schedules of the same stages on the
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 
 from pllab.schedule import Costs, Kind, Schedule
 from pllab.simulate.idle import Links
-from pllab.timeline import Span, Timeline
+from pllab.timeline import Timeline
 
 _Samples = defaultdict[tuple[Kind, int], list[float]]
 
@@ -37,8 +37,12 @@ def estimate(runs: Iterable[tuple[Schedule, Timeline]]) -> Costs:
         for row in links.rows:
             for span in row:
                 work[Kind(span.action.kind), span.action.stage].append(span.duration)
-            launches += _launches(row, links)
-            messages += _messages(row, links)
+            for before, span in pairwise(row):
+                sent = links.last_input(span)
+                if sent is None or sent.end <= before.start:  # it had arrived before the action before
+                    launches.append(max(0.0, span.start - before.end))
+                elif sent.end > before.end:  # the rank was free and waited for it
+                    messages.append(max(0.0, span.start - sent.end))
     if not num_stages:
         raise ValueError("there is no run to estimate from; give at least one schedule with its timeline")
     launch = _middle(launches)
@@ -54,22 +58,6 @@ def _of_stage(work: _Samples, stage: int, launch: float) -> tuple[float, float, 
         raise ValueError(f"no run has a forward and a backward of stage {stage}; add one that has")
     whole = taken[Kind.B] if Kind.B in taken else taken[Kind.I] + taken[Kind.W]
     return taken[Kind.F], taken.get(Kind.I, whole / 2), taken.get(Kind.W, whole / 2), whole
-
-
-def _launches(row: tuple[Span, ...], links: Links) -> Iterator[float]:
-    """Gaps before actions whose input had arrived before the previous action began."""
-    for before, span in pairwise(row):
-        sent = links.last_input(span)
-        if sent is None or sent.end <= before.start:
-            yield max(0.0, span.start - before.end)
-
-
-def _messages(row: tuple[Span, ...], links: Links) -> Iterator[float]:
-    """From the end of the awaited action to the start of the one that waited for it."""
-    for before, span in pairwise(row):
-        sent = links.last_input(span)
-        if sent is not None and sent.end > before.end:
-            yield max(0.0, span.start - sent.end)
 
 
 def _middle(samples: list[float]) -> float:

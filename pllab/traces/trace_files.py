@@ -9,7 +9,6 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +23,11 @@ _WANTED = "give a trace as torch.profiler's export_chrome_trace writes it, and l
 
 @dataclass(frozen=True)
 class TraceFile:
-    """The events of a file, and its other contents; the name is for messages."""
+    """The complete events ("X") of a file by category, and its other contents; the name is for messages."""
 
     name: str
     about: Mapping[str, Any]
-    events: list[Event]
-
-    @cached_property
-    def spans(self) -> Mapping[str, list[Event]]:
-        """The complete events ("X") by category; only those whose names are texts."""
-        found: dict[str, list[Event]] = {}
-        for event in self.events:
-            if event.get("ph") == "X" and isinstance(event.get("name"), str):
-                found.setdefault(str(event.get("cat")), []).append(event)
-        return found
+    spans: Mapping[str, list[Event]]
 
     def of_category(self, *endings: str) -> list[Event]:
         """The complete events of the categories with this ending: `"_runtime"` for `cuda_runtime`."""
@@ -45,9 +35,9 @@ class TraceFile:
 
 
 def read_file(path: Path | str) -> TraceFile:
-    """Read a trace, compressed or not.
+    """Read a trace, compressed or not; of its events only the complete ones whose names are texts.
 
-    Example: `read_file("rank0.json.gz").events[0]["name"]`.
+    Example: `read_file("rank0.json.gz").spans["user_annotation"][0]["name"]`.
 
     Raises:
         ValueError: there is no such file, or it is no trace; the sentence says why.
@@ -57,8 +47,11 @@ def read_file(path: Path | str) -> TraceFile:
     events = content.get("traceEvents") if isinstance(content, dict) else None
     if not isinstance(events, list):
         raise ValueError(f"{path.name} is JSON without a list of traceEvents; {_WANTED}")
-    about = {name: value for name, value in content.items() if name != "traceEvents"}
-    return TraceFile(path.name, about, [event for event in events if isinstance(event, dict)])
+    spans: dict[str, list[Event]] = {}
+    for event in events:
+        if isinstance(event, dict) and event.get("ph") == "X" and isinstance(event.get("name"), str):
+            spans.setdefault(str(event.get("cat")), []).append(event)
+    return TraceFile(path.name, {name: value for name, value in content.items() if name != "traceEvents"}, spans)
 
 
 def _content_of(path: Path) -> Any:

@@ -40,19 +40,12 @@ def looped(p: int, m: int, stages_per_rank: int) -> Schedule:
 
 
 LOOPED = [
-    partial(family, stages_per_rank=v) for family in (interleaved, interleaved_zero_bubble, looped) for v in range(1, 5)
+    pytest.param(partial(family, stages_per_rank=v), id=f"{family.__name__}-{v}")
+    for family in (interleaved, interleaved_zero_bubble, looped)
+    for v in range(1, 5)
 ]
 RANKS, MICROBATCHES = range(1, 9), range(1, 21)
 WHOLE = Costs(forward=1.0, backward_input=1.0, backward_weight=1.0)
-
-
-def name(generator: Generator) -> str:
-    if isinstance(generator, partial):
-        return f"{generator.func.__name__}-{generator.keywords['stages_per_rank']}"
-    return generator.__name__  # type: ignore[attr-defined]
-
-
-every_generator = pytest.mark.parametrize("generator", [*ONE_STAGE, *LOOPED, *IN_A_V], ids=name)
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.title)
@@ -70,13 +63,7 @@ def idle(schedule: Schedule, costs: Costs = WHOLE) -> float:
     return timeline.makespan - max(timeline.busy_of_ranks)
 
 
-def gap_inside(schedule: Schedule) -> float:
-    """The longest that a rank waits between its own first start and its own last end; all have the same work."""
-    timeline = simulate(schedule, WHOLE)
-    return timeline.period - timeline.busy_of_ranks[0]
-
-
-@every_generator
+@pytest.mark.parametrize("generator", [*ONE_STAGE, *LOOPED, *IN_A_V])
 def test_every_size_is_legal_and_has_every_stage_where_it_belongs(generator: Generator) -> None:
     for p in RANKS:
         for m in MICROBATCHES:
@@ -103,11 +90,9 @@ def test_a_size_that_is_none_is_refused_by_name(sizes: tuple[int, int]) -> None:
 
 
 def test_more_actions_than_memory_holds_are_refused_at_once() -> None:
-    for generator in (*ONE_STAGE, interleaved, interleaved_zero_bubble, *IN_A_V):
+    for sizes in [(2, 10**30), (2, 2, 10**30)]:
         with pytest.raises(ValueError, match="are more than 10,000,000 actions; give smaller sizes"):
-            generator(2, 10**30)
-    with pytest.raises(ValueError, match="are more than 10,000,000 actions; give smaller sizes"):
-        interleaved(2, 2, stages_per_rank=10**30)
+            interleaved(*sizes)
 
 
 @pytest.mark.parametrize("rank", [10**9, -1, 1.0])
@@ -119,11 +104,6 @@ def test_a_rank_that_no_stage_can_have_is_refused_at_once(rank: int) -> None:
 def test_a_size_of_another_library_is_taken_as_an_int() -> None:
     assert gpipe(np.int64(2), np.int32(4)) == gpipe(2, 4)
     assert {type(action.microbatch) for action in gpipe(2, np.int32(4)).actions()} == {int}
-
-
-def test_every_family_has_as_many_stages_as_it_says() -> None:
-    for name, family in FAMILIES.items():
-        assert family.make(3, 5).stages_per_rank == family.stages_per_rank, name
 
 
 @pytest.mark.parametrize("v", range(1, 5))
@@ -154,7 +134,6 @@ def test_interleaved_zero_bubble_has_a_third_of_the_bubble_and_1f1b_s_memory(v: 
     """In units of a stage: idle 3(p-1) for interleaved and p-1 here; 1F1B's p micro-batches on v stages of rank 0."""
     for p in RANKS:
         for m in range(p, 21):
-            assert idle(interleaved(p, m, v)) == 3 * (p - 1)
             assert idle(interleaved_zero_bubble(p, m, v)) == p - 1
             if m % p == 0:
                 assert list(peak_in_flight(interleaved_zero_bubble(p, m, v))) == [p * v - r / 2 for r in range(p)]
@@ -187,14 +166,12 @@ def test_zb_h1_has_a_third_of_the_bubble_and_1f1b_s_memory() -> None:
     for p in RANKS:
         for m in range(p, 21):
             assert idle(zb_h1(p, m)) == p - 1
-            assert idle(one_f_one_b(p, m)) == 3 * (p - 1)
             assert list(peak_in_flight(zb_h1(p, m))) == [p - s / 2 for s in range(p)]
 
 
 def test_zb_h2_never_waits_and_holds_2p_minus_1() -> None:
     for p in RANKS:
         for m in range(2 * p - 1, 21):
-            assert gap_inside(zb_h2(p, m)) == 0
             assert idle(zb_h2(p, m)) == p - 1  # the last rank starts that much later
             assert max(peak_in_flight(zb_h2(p, m))) == peak_in_flight(zb_h2(p, m))[0] == 2 * p - 1
 
@@ -204,7 +181,8 @@ def test_zbv_never_waits_and_holds_2p_on_every_rank() -> None:
         for m in MICROBATCHES:
             assert max(peak_in_flight(zbv(p, m))) <= 2 * p
             if m >= 2 * p - 1:
-                assert gap_inside(zbv(p, m)) == 0
+                timeline = simulate(zbv(p, m), WHOLE)
+                assert timeline.period == timeline.busy_of_ranks[0]
                 assert peak_in_flight(zbv(p, m)) == (2 * p,) * p
 
 
@@ -224,13 +202,7 @@ def test_v_min_holds_a_third_and_waits_two_thirds_as_long() -> None:
             assert idle(v_min(p, m)) == max(0, 4 * p - 5)
 
 
-@pytest.mark.parametrize("p", [13, 24, 33, 64])
-def test_the_shares_of_memory_hold_for_many_ranks(p: int) -> None:
-    assert max(peak_in_flight(v_half(p, p + 1))) <= p + 2
-    assert max(peak_in_flight(v_min(p, p + 1))) <= 2 * p / 3 + 8 / 3
-
-
-@pytest.mark.parametrize("generator", [zb_h1, zb_h2, *IN_A_V], ids=name)
+@pytest.mark.parametrize("generator", [zb_h1, zb_h2, *IN_A_V])
 def test_none_is_slower_than_1f1b_for_equal_costs(generator: Generator) -> None:
     """Few micro-batches included; a stage of a V is half the work of a stage of 1F1B."""
     share = 0.5 if generator in IN_A_V else 1.0
@@ -244,15 +216,10 @@ def test_the_names_that_commands_take_are_those_of_the_table() -> None:
     assert get_args(FamilyName) == tuple(FAMILIES)
 
 
-def test_v_half_and_v_min_name_what_they_were_given() -> None:
-    assert [generator(2, 2).name for generator in IN_A_V] == ["ZB-V", "V-half", "V-min", "DualPipeV"]
-
-
-@every_generator
-def test_rows_grow_linearly_with_the_micro_batches(generator: Generator) -> None:
-    """The same number of further actions for every further round of micro-batches: nothing is kept or repeated."""
-    few, more, most = (generator(4, m).num_actions for m in (16, 32, 48))
-    assert most - more == more - few
+def test_a_schedule_has_the_name_of_its_family() -> None:
+    for family in FAMILIES.values():
+        looped_name = f"{family.title.removesuffix(' 1F1B')}, 2 stages a rank"
+        assert family.make(2, 2).name in (family.title, looped_name)
 
 
 # the tables drawn in the docstrings are what the virtual clock draws: cell by cell, `.` for idle

@@ -27,13 +27,10 @@ def test_html_holds_the_png_and_escapes_the_sentence():
     assert bundle["text/plain"] == repr(shown) == 'a < b "quoted"'
     assert 'alt="a &lt; b &quot;quoted&quot;"' in bundle["text/html"]
     assert "<figcaption>&lt;script&gt;</figcaption>" in bundle["text/html"]
+    assert "figcaption" not in figure(canvas(), "a line").to_html()
     data = re.search(r"base64,([^\"]+)", bundle["text/html"]).group(1)
     assert base64.b64decode(data) == shown.png
     assert shown.png.startswith(b"\x89PNG")
-
-
-def test_no_caption_means_no_caption_element():
-    assert "figcaption" not in figure(canvas(), "a line").to_html()
 
 
 def test_the_same_figure_gives_the_same_bytes(tmp_path):

@@ -1,13 +1,10 @@
 """The index map's counting, words and squares, against `partition_dataset` and by hand."""
 
-from collections import Counter
-from itertools import combinations
-
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from pllab.data import partition_dataset
 from pllab.show import draw_index_map
+from tests.show.extents import extents_of
 
 NUMBER = 29
 
@@ -64,36 +61,31 @@ def test_squares_and_words_by_hand():
     assert "r1 s2" in picture.caption
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
-@pytest.mark.parametrize("remainder", ["pad", "drop"])
-def test_a_map_agrees_with_counting_the_batches(world_size, remainder):
-    picture = draw_index_map(NUMBER, dealt_by_the_package, world_size, remainders=[remainder])
-    visits = Counter()
-    for epoch, sentence in enumerate(picture.alt.splitlines()):
-        dealt = dealt_by_the_package(world_size, epoch, remainder)
-        seen = Counter(sample for steps in dealt for samples in steps for sample in samples)
-        visits += seen
-        for sample, mark in enumerate(squares(picture)[f"{remainder}, epoch {epoch}"]):
-            number, *more, rank, step = mark.split() if seen[sample] else [*mark.split()[:1], "r0", "s0"]
-            assert int(number) == sample
-            assert more == ([f"+{seen[sample] - 1}"] if seen[sample] > 1 else [])
-            assert (mark == f"{sample} none") is (seen[sample] == 0)
-            assert not seen[sample] or sample in dealt[int(rank[1:])][int(step[1:]) - 1]
-        left_out = NUMBER % world_size if remainder == "drop" else 0
-        assert f", {left_out} left out." in sentence
-        assert f": {len(dealt[0])} steps" in sentence
-        assert "for ever" not in sentence
-        times = {visits[sample] for sample in range(NUMBER)}
-        once = {1: "loaded once", 2: "loaded twice"}.get(max(times), f"loaded {max(times)} times")
-        assert sentence.endswith(
-            f"a sample was {once}." if len(times) == 1 else f"was loaded {min(times)} to {max(times)} times."
-        )
+WHOLE = [[[0, 1, 2]]]
+COUNTED = [
+    (
+        [[[0, 1]]] * 4,
+        0,
+        "1 step on every rank, 2 samples loaded more than once (6 loads too many), 1 left out. "
+        "In epoch 0 a sample was loaded 0 to 4 times.",
+    ),
+    (
+        [[[0], [1]], [[2], [0]], [[1]]],
+        0,
+        "2, 2 and 1 steps, so ranks 0, 1 wait for ever in step 2, "
+        "2 samples loaded more than once (2 loads too many), 0 left out. In epoch 0 a sample was loaded 1 to 2 times.",
+    ),
+    ([[]], 0, "0 steps, 0 samples loaded more than once, 3 left out. In epoch 0 a sample was never loaded."),
+    (WHOLE, 0, "1 step, 0 samples loaded more than once, 0 left out. In epoch 0 a sample was loaded once."),
+    (WHOLE, 1, "1 step, 0 samples loaded more than once, 0 left out. In epochs 0 to 1 a sample was loaded twice."),
+    (WHOLE, 2, "1 step, 0 samples loaded more than once, 0 left out. In epochs 0 to 2 a sample was loaded 3 times."),
+]
 
 
-def test_epochs_that_are_not_shown_are_counted():
-    shown = draw_index_map(NUMBER, dealt_by_the_package, 4, epochs=(0, 2), remainders=["pad"]).alt.splitlines()
-    every = draw_index_map(NUMBER, dealt_by_the_package, 4, remainders=["pad"]).alt.splitlines()
-    assert shown == [every[0], every[2]] and "In epochs 0 to 2" in shown[1]
+@pytest.mark.parametrize(("dealt", "epoch", "counted"), COUNTED)
+def test_an_epoch_is_counted_in_words_also_after_epochs_that_are_not_shown(dealt, epoch, counted):
+    alt = draw_index_map(3, lambda *_: dealt, len(dealt), epochs=[epoch], remainders=["as it comes"]).alt
+    assert alt.partition(", epoch ")[2] == f"{epoch}, as it comes: {counted}"
 
 
 def test_a_colour_is_a_rank():
@@ -120,38 +112,22 @@ def test_squares_are_read_as_lines_and_panels_as_a_table():
     assert corners["drop, epoch 0"] == [0, 0] and corners["drop, epoch 1"] == [0.5, 0]
 
 
-def test_loads_too_many_are_more_than_the_samples_loaded_more_than_once():
-    def same_share(world_size, epoch, remainder):
-        return [[[0, 1]]] * world_size
-
-    alt = draw_index_map(3, same_share, 4, epochs=[0], remainders=["same"]).alt
-    assert "2 samples loaded more than once (6 loads too many), 1 left out" in alt
-    once = draw_index_map(3, lambda *_: [[[0, 1, 2]]], 1, epochs=[0], remainders=["once"]).alt
-    assert "0 samples loaded more than once, 0 left out" in once
-    never = draw_index_map(1, lambda *_: [[]], 1, epochs=[0], remainders=["never"]).alt
-    assert never.endswith("In epoch 0 a sample was never loaded.")
-
-
 @pytest.mark.parametrize("world_size", [1, 4, 8])
 def test_no_word_is_cut_and_none_lies_on_another(world_size):
     picture = draw_index_map(NUMBER, dealt_by_the_package, world_size)
-    canvas = FigureCanvasAgg(picture.canvas)
-    canvas.draw()
-    whole = picture.canvas.bbox
-    words = [text for axes in picture.canvas.axes for text in axes.texts]
-    boxes = [text.get_window_extent(canvas.get_renderer()) for text in words]
-    assert all(0 <= box.x0 and box.x1 <= whole.x1 and 0 <= box.y0 and box.y1 <= whole.y1 for box in boxes)
-    for (one, first), (other, second) in combinations(zip(words, boxes, strict=True), 2):
-        assert not first.overlaps(second), f"{one.get_text()!r} and {other.get_text()!r} overlap"
+    extents_of(picture, [text for axes in picture.canvas.axes for text in axes.texts])
 
 
-def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="the data set has 2; deal the numbers of the samples"):
-        draw_index_map(2, lambda *_: [[[0, 2]]], 1)
-    with pytest.raises(ValueError, match="3 ranks were asked for and 2 dealt"):
-        draw_index_map(5, by_hand, 3)
-    for options in ({"remainders": []}, {"epochs": []}):
-        with pytest.raises(ValueError, match="leave nothing to show"):
-            draw_index_map(5, by_hand, 2, **options)
-    with pytest.raises(ValueError, match="0 samples, 3 epochs and 2 policies leave nothing to show"):
-        draw_index_map(0, by_hand)
+@pytest.mark.parametrize(
+    ("num_samples", "world_size", "options", "sentence"),
+    [
+        (3, 2, {}, "rank 1 loads sample 3, and the data set has 3; deal the numbers of the samples, from 0"),
+        (5, 3, {}, "3 ranks were asked for and 2 dealt"),
+        (5, 2, {"remainders": []}, "leave nothing to show"),
+        (5, 2, {"epochs": []}, "leave nothing to show"),
+        (0, 2, {}, "0 samples, 3 epochs and 2 policies leave nothing to show"),
+    ],
+)
+def test_bad_input_is_refused(num_samples, world_size, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        draw_index_map(num_samples, by_hand, world_size, **options)

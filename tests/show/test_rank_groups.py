@@ -41,23 +41,12 @@ def test_the_figure_lists_every_group():
     assert "pp: 4 groups of 2 ranks, none of them across hosts: A 0 4, B 1 5, C 2 6, D 3 7" in alt
 
 
-def test_a_group_is_a_chain_of_lines_dashed_where_it_needs_several_hosts():
-    panels = draw_mesh(pp=2, dp=2, tp=3, ranks_per_host=6).canvas.axes
-    assert [panel.get_title() for panel in panels] == ["groups of pp", "groups of dp", "groups of tp"]
-    for panel, lines, is_dashed in zip(panels, (6, 6, 8), (True, False, False), strict=True):
-        drawn = [patch for patch in panel.patches if hasattr(patch, "get_arrowstyle")]
-        assert len(drawn) == lines
-        assert {line.get_linestyle() != "-" for line in drawn} == {is_dashed}
-        words = [text.get_text() for text in panel.texts]
-        assert [word for word in words if "host" in word] == ["host 0", "host 1"]
-        assert len(words) == 2 + 12
-
-
 def test_ranks_stand_on_their_hosts_and_a_line_joins_two_of_one_group():
     sizes = {"pp": 2, "dp": 2, "tp": 3}
     for panel, axis in zip(draw_mesh(**sizes, ranks_per_host=6).canvas.axes, axes_of(sizes, 6), strict=True):
-        assert panel.yaxis_inverted()
+        assert panel.yaxis_inverted() and panel.get_title() == f"groups of {axis.name}"
         boxes = {text.get_text(): text for text in panel.texts if "host" not in text.get_text()}
+        assert [text.get_text() for text in panel.texts if text.get_text() not in boxes] == ["host 0", "host 1"]
         assert set(boxes) == {f"{rank} {letter_of(at)}" for at, group in enumerate(axis.groups) for rank in group}
         at = {int(words.split()[0]): text.get_position() for words, text in boxes.items()}
         assert [at[rank] for rank in range(6)] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
@@ -66,8 +55,10 @@ def test_ranks_stand_on_their_hosts_and_a_line_joins_two_of_one_group():
             [True] * 6 + [False] * 6,
             [False] * 6 + [True] * 6,
         ]
-        lines = [patch._posA_posB for patch in panel.patches if hasattr(patch, "get_arrowstyle")]
-        assert lines == [[at[one], at[other]] for group in axis.groups for one, other in pairwise(group)]
+        lines = [patch for patch in panel.patches if hasattr(patch, "get_arrowstyle")]
+        joined = [[at[one], at[other]] for group in axis.groups for one, other in pairwise(group)]
+        assert [line._posA_posB for line in lines] == joined
+        assert {line.get_linestyle() != "-" for line in lines} == set(axis.across)  # dashed between hosts
         colours = {words: text.get_bbox_patch().get_facecolor() for words, text in boxes.items()}
         of_letter = {words[-1]: colour for words, colour in colours.items()}
         assert all(of_letter[words[-1]] == colour for words, colour in colours.items())

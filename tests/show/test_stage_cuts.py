@@ -1,7 +1,5 @@
 """Layers cut into stages: sums, words and limits, and the lines on paper."""
 
-import re
-
 import pytest
 
 from pllab.pipeline import balance
@@ -14,10 +12,6 @@ NAMES = ["embedding", "block 0", "block 1", "block 2", "head"]
 
 def cut(costs=COSTS, sizes=(2, 3), names=NAMES):
     return StageCut(costs, sizes, names)
-
-
-def words_in(figure):
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", figure.svg))
 
 
 def test_the_sentence_names_the_slowest_stage_its_sum_and_the_bound():
@@ -48,12 +42,8 @@ def test_a_bar_is_a_layer_and_the_slowest_stage_is_marked():
     assert sums == {"stage 0: 11 ms": 0.5, "stage 1: 50 ms (slowest)": 3}
     costs = [(text.get_text(), *text.xy) for text in axes.texts if "stage" not in text.get_text()]
     assert costs == [(f"{cost} ms", cost, layer) for layer, cost in enumerate(COSTS)]
-
-
-def test_the_picture_itself_says_what_the_cut_allows_and_names_are_whole():
-    words = words_in(draw_cut(COSTS, [2, 3], names=NAMES))
-    assert all(word in words for word in str(cut()).split())
-    assert all(name in words for name in [*NAMES, "at most 1.22 times as fast as one"])
+    assert [label.get_text() for label in axes.get_yticklabels()] == NAMES
+    assert axes.get_xlabel().replace("\n", " ").endswith(f"two stages {cut()}")  # the picture says what the cut allows
 
 
 def test_all_cuts_into_two_stages_stand_below_each_other_and_the_best_is_told():

@@ -3,14 +3,11 @@
 import re
 import signal
 import threading
-from itertools import product
-from types import SimpleNamespace
 
 import pytest
 
 from pllab.show import draw_clock
 from pllab.show.pictures import ticks
-from pllab.show.theme import write_percent
 
 
 def staircase(m, p):
@@ -22,15 +19,16 @@ def staircase(m, p):
     return ticks
 
 
-def test_two_micro_batches_on_two_stages_in_words():
-    picture = draw_clock(staircase, 2, 2)
+def test_three_micro_batches_on_two_stages_in_words():
+    picture = draw_clock(staircase, 3, 2)
     assert picture.alt == (
-        "2 micro-batches on 2 stages: 3 ticks, 2 of 6 cells idle, engine: simulated. "
-        "bubble fraction, idle / all: 2/6 = 33.3 %. "
-        "bubble overhead, idle / busy: 2/4 = 50.0 %. "
+        "3 micro-batches on 2 stages: 4 ticks, 2 of 8 cells idle, engine: simulated. "
+        "bubble fraction, idle / all: 2/8 = 25.0 %. "
+        "bubble overhead, idle / busy: 2/6 = 33.3 %. "
         "tick 0: micro-batch 0 on stage 0; idle: stage 1. "
         "tick 1: micro-batch 1 on stage 0, micro-batch 0 on stage 1; nobody is idle. "
-        "tick 2: micro-batch 1 on stage 1; idle: stage 0"
+        "tick 2: micro-batch 2 on stage 0, micro-batch 1 on stage 1; nobody is idle. "
+        "tick 3: micro-batch 2 on stage 1; idle: stage 0"
     )
     [axes] = picture.canvas.axes
     assert re.split(r"\n|;  ", axes.get_title(loc="left")) == picture.alt.split(". ")[:3]
@@ -48,14 +46,6 @@ def test_a_row_is_a_stage_and_a_column_a_tick():
     assert all(slab.contains(2, stage) for stage, slab in enumerate(slabs))
     assert [(box.x0, box.x1) for box in boxes] == [(int(x), int(x) + 1) for x, _ in at]
     assert all(box.contains(*place) for box, place in zip(boxes, at, strict=True))
-
-
-def test_both_numbers_follow_the_formulas_for_every_size(monkeypatch):
-    monkeypatch.setattr(ticks, "_draw", lambda *_: None)  # 128 pictures take a while
-    monkeypatch.setattr(ticks, "figure", lambda _, alt: SimpleNamespace(alt=alt))
-    for m, p in product(range(1, ticks.MOST_BATCHES + 1), range(1, ticks.MOST_PARTITIONS + 1)):
-        numbers = re.findall(r" = (\S+ %)", draw_clock(staircase, m, p).alt)
-        assert numbers == [write_percent((p - 1) / (m + p - 1)), write_percent((p - 1) / m)]
 
 
 def test_the_largest_clock_has_a_label_in_every_cell():

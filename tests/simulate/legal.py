@@ -1,4 +1,4 @@
-"""Random legal schedules and costs for the tests of this room."""
+"""Random legal schedules and costs for the tests of this room, and runs as they were recorded."""
 
 import random
 
@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pllab.schedule import Action, Kind, Schedule, needs
 from pllab.simulate import Costs
+from pllab.timeline import Span, Timeline
 
 seconds = st.integers(0, 6).map(float)
 positive = st.integers(1, 6).map(float)
@@ -35,6 +36,13 @@ def schedules(draw: st.DrawFn) -> Schedule:
         left.remove(action)
         done.add(action)
     return Schedule.of(rows)
+
+
+def recorded(times: dict[str, tuple[float, float]], num_ranks: int | None = None) -> Timeline:
+    """A run by actions, `{"0F0": (0.0, 1.5), ...}`, with a rank for each stage."""
+    actions = map(Action.parse, times)
+    spans = [Span(action.stage, action, *span) for action, span in zip(actions, times.values(), strict=True)]
+    return Timeline.of(spans, "real", num_ranks)
 
 
 @st.composite

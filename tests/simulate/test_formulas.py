@@ -57,45 +57,22 @@ def one_f_one_b_makespan(num_stages: int, num_microbatches: int, costs: Costs) -
     Source: Narayanan et al., Megatron-LM (2021), section 2.2.1, without messages; the count of messages is that of
     the longest path, which a test walks for a grid of sizes and costs.
     """
-    work = _equal(costs, Kind.F) + _equal(costs, Kind.B)
+    work = costs.duration(0, Kind.F) + costs.duration(0, Kind.B)
     rounds = -(-(num_microbatches - 1) // num_stages)
     steps = num_microbatches + num_stages - 2 - rounds
     return (num_microbatches + num_stages - 1) * work + 2 * costs.p2p * steps
 
 
-def one_f_one_b_bubble(num_stages: int, costs: Costs) -> float:
-    """Idle seconds of each device under 1F1B (and GPipe) with equal stages: (p - 1)(F + I + W).
+def zero_bubble_bubble(num_stages: int, costs: Costs, deferred: int) -> float:
+    """Idle seconds of each device under ZB-H1 and ZB-H2: (p - 1)(F + I - W) and (p - 1)(F + I - 2 W).
+
+    Where F = I = W that is a third of 1F1B's, and nothing. Exact for equal stages, free messages, m >= p for ZB-H1 and
+    m >= 2 p - 1 for ZB-H2, and a W no longer than F or I; idle is counted between a stage's first start and last end.
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), table 2.
     """
-    return (num_stages - 1) * (_equal(costs, Kind.F) + _equal(costs, Kind.B))
-
-
-def zb_h1_bubble(num_stages: int, costs: Costs) -> float:
-    """Idle seconds of each device under ZB-H1: (p - 1)(F + I - W), a third of 1F1B's where F = I = W.
-
-    Exact for equal stages, free messages, m >= p, and a W no longer than F or I.
-
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), table 2.
-    """
-    return (num_stages - 1) * (_equal(costs, Kind.F) + _equal(costs, Kind.I) - _equal(costs, Kind.W))
-
-
-def zb_h2_bubble(num_stages: int, costs: Costs) -> float:
-    """Idle seconds of each device under ZB-H2: (p - 1)(F + I - 2 W), nothing where F = I = W.
-
-    Exact for equal stages, free messages, m >= 2 p - 1, and a W no longer than F or I; idle is counted between a
-    stage's first start and its last end.
-
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), table 2.
-    """
-    return (num_stages - 1) * (_equal(costs, Kind.F) + _equal(costs, Kind.I) - 2 * _equal(costs, Kind.W))
-
-
-def _equal(costs: Costs, kind: Kind) -> float:
-    """The one duration of a kind."""
-    (duration,) = {costs.duration(stage, kind) for stage in range(costs.num_stages or 1)}
-    return duration
+    forward, by_input, by_weight = (costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W))
+    return (num_stages - 1) * (forward + by_input - deferred * by_weight)
 
 
 @given(sized=per_stage(), m=microbatches)
@@ -112,11 +89,11 @@ def test_1f1b_takes_what_its_closed_form_says(p: int, m: int, work: tuple[float,
 
 @given(p=ranks, m=microbatches, work=st.tuples(seconds, seconds, positive))
 def test_gpipe_and_1f1b_have_one_bubble_without_messages(p: int, m: int, work: tuple[float, float, float]) -> None:
+    """(p - 1)(F + I + W) on each device: Qi et al., Zero Bubble Pipeline Parallelism (2024), table 2."""
     costs = Costs(*work)
-    bubble = one_f_one_b_bubble(p, costs)
     for schedule in (gpipe(p, m), one_f_one_b(p, m), eager_one_f_one_b(p, m)):
         timeline = simulate(schedule, costs)
-        assert timeline.idle == p * bubble
+        assert timeline.idle == p * (p - 1) * sum(work)
         assert timeline.makespan == (m + p - 1) * sum(work)
         assert timeline.bubble_fraction == pytest.approx((p - 1) / (m + p - 1))
         assert timeline.bubble_overhead == pytest.approx((p - 1) / m)
@@ -128,10 +105,9 @@ def test_zero_bubble_by_hand_leaves_the_bubble_of_its_table(
 ) -> None:
     weight, *others = sorted(work)
     costs = Costs(*others, weight)
-    h1, h2 = simulate(zb_h1(p, p + more), costs), simulate(zb_h2(p, 2 * p - 1 + more), costs)
-    assert h1.period - h1.busy_of_ranks[0] == zb_h1_bubble(p, costs)
-    assert h2.period - h2.busy_of_ranks[0] == zb_h2_bubble(p, costs)
-    assert 3 * zb_h1_bubble(p, Costs()) == one_f_one_b_bubble(p, Costs())
+    for deferred, schedule in enumerate((zb_h1(p, p + more), zb_h2(p, 2 * p - 1 + more)), 1):
+        timeline = simulate(schedule, costs)
+        assert timeline.period - timeline.busy_of_ranks[0] == zero_bubble_bubble(p, costs, deferred)
 
 
 def test_eager_1f1b_hides_what_messages_cost_1f1b() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pllab.schedule import Action, Schedule, gpipe, needs, one_f_one_b
 from pllab.simulate import Costs, Gap, gaps, idle_causes, simulate
 from pllab.timeline import Span, Timeline
-from tests.simulate.legal import runs
+from tests.simulate.legal import recorded, runs
 
 
 def told(found: tuple[Gap, ...]) -> list[str]:
@@ -70,20 +70,15 @@ def test_a_gap_ends_when_what_it_waits_for_is_done_or_there(run: tuple[Schedule,
 def test_a_recorded_wait_for_an_input_is_a_message_whatever_the_costs_say() -> None:
     schedule, fast = gpipe(2, 1), Costs(p2p=0.25)
     times = {"0F0": (0.0, 1.0), "1F0": (3.0, 4.0), "1B0": (4.0, 6.0), "0B0": (8.0, 10.0)}
-    spans = [Span(int(text[0]), Action.parse(text), *pair) for text, pair in times.items()]
-    late = Timeline.of(spans, "real")
-    assert told(gaps(schedule, late, fast))[1:3] == ["0 6-6.25 message 1B0", "0 6.25-8 launch None"]
-    received = Span(0, Action.parse("0C0"), 1.0, 8.0)
-    assert told(gaps(schedule, Timeline.of([*spans, received], "real"), fast))[1:2] == ["0 6-8 message 1B0"]
-    sent = Span(0, Action.parse("0C0"), 1.0, 7.0)
-    assert "0 6.25-8 launch None" in told(gaps(schedule, Timeline.of([*spans, sent], "real"), fast))
+    assert told(gaps(schedule, recorded(times), fast))[1:3] == ["0 6-6.25 message 1B0", "0 6.25-8 launch None"]
+    received, sent = (recorded(times | {"0C0": (1.0, end)}) for end in (8.0, 7.0))
+    assert told(gaps(schedule, received, fast))[1:2] == ["0 6-8 message 1B0"]
+    assert "0 6.25-8 launch None" in told(gaps(schedule, sent, fast))
 
 
 def test_what_is_left_of_a_measured_wait_is_message_and_launch_by_the_costs() -> None:
     schedule = gpipe(2, 1)
-    times = {"0F0": (5.0, 6.0), "1F0": (7.5, 8.5), "1B0": (8.75, 10.75), "0B0": (12.0, 14.0)}
-    spans = [Span(int(text[0]), Action.parse(text), *pair) for text, pair in times.items()]
-    timeline = Timeline.of(spans, "real")
+    timeline = recorded({"0F0": (5.0, 6.0), "1F0": (7.5, 8.5), "1B0": (8.75, 10.75), "0B0": (12.0, 14.0)})
     assert told(gaps(schedule, timeline)) == [
         "0 6-10.75 action 1B0",
         "0 10.75-12 message 1B0",
@@ -100,13 +95,8 @@ def test_what_is_left_of_a_measured_wait_is_message_and_launch_by_the_costs() ->
 
 def test_communication_leaves_a_rank_idle_and_overlapping_work_does_not() -> None:
     schedule = gpipe(1, 1)
-    spans = [
-        Span(0, Action.parse("0F0"), 0.0, 3.0),
-        Span(0, Action.parse("0R0"), 1.0, 2.0),
-        Span(0, Action.parse("0C0"), 3.0, 4.0),
-        Span(0, Action.parse("0B0"), 4.0, 5.0),
-    ]
-    timeline = Timeline.of(spans, "real", num_ranks=2)
+    times = {"0F0": (0.0, 3.0), "0R0": (1.0, 2.0), "0C0": (3.0, 4.0), "0B0": (4.0, 5.0)}
+    timeline = recorded(times, num_ranks=2)
     assert told(gaps(schedule, timeline)) == ["0 3-4 launch None", "1 0-5 drain None"]
     assert sum(gap.duration for gap in gaps(schedule, timeline)) == timeline.idle
 

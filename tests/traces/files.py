@@ -2,12 +2,11 @@
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pllab.schedule import Schedule
-from pllab.timeline import Span, Timeline
+from pllab.timeline import Timeline
 
 BASE_NS = 1_790_857_026_000_000_000
 Json = dict[str, Any]
@@ -20,21 +19,18 @@ def trace_of(
     steps: int = 1,
     profiled: bool = True,
     late_us: float = 0.0,
-    names: Callable[[Span], str] | None = None,
     ops: int = 0,
-    events: Sequence[Json] = (),
 ) -> Json:
     """The content of one rank's file: `steps` steps of a timeline, one after another.
 
     Every file has its own base, so that equal times are different numbers; `late_us` is the error of its clock.
     """
-    names = names or runtime_name
     base = BASE_NS + 1_000_000_000 * rank
     zero_us = 4_000_000_000.0 - 1e6 * rank + late_us
     made = [
         event
         for number in range(steps)
-        for event in _step(timeline, rank, number, zero_us + number * (timeline.makespan * 1e6 + 1000), names, ops)
+        for event in _step(timeline, rank, number, zero_us + number * (timeline.makespan * 1e6 + 1000), ops)
         if profiled or not event["name"].startswith("ProfilerStep")
     ]
     return {
@@ -43,22 +39,20 @@ def trace_of(
         "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": timeline.num_ranks, "pg_count": 1},
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": base,
-        "traceEvents": [{"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}}, *made, *events],
+        "traceEvents": [{"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}}, *made],
         "traceName": f"rank{rank}.json",
     }
 
 
-def _step(
-    timeline: Timeline, rank: int, number: int, zero_us: float, names: Callable[[Span], str], ops: int
-) -> Iterator[Json]:
+def _step(timeline: Timeline, rank: int, number: int, zero_us: float, ops: int) -> Iterator[Json]:
     yield annotation(f"ProfilerStep#{number + 3}", zero_us - 400, timeline.makespan * 1e6 + 800)
     yield annotation(f"PP:{rank}UNSHARD", zero_us - 300, 5.0)
     for span in timeline.of_rank(rank):
         start, length = zero_us + span.start * 1e6, span.duration * 1e6
-        yield annotation(names(span), start, length)
+        yield annotation(f"PP:{span.action}", start, length)
         for op in range(ops):
             yield {**annotation("aten::mm", start + op, 0.5), "cat": "cpu_op"}
-        if span.action.kind in "FBI" and names is runtime_name:
+        if span.action.kind in "FBI":
             kind = "F" if span.action.kind == "F" else "B"
             yield annotation(f"PP:{span.action.stage}SEND_{kind}{span.action.microbatch}", start + length, 0.001)
 
@@ -81,23 +75,11 @@ def write_run(folder: Path, timeline: Timeline, **options: Any) -> list[Path]:
     return write(folder, [trace_of(timeline, rank, **options) for rank in range(timeline.num_ranks)])
 
 
-def runtime_name(span: Span) -> str:
-    return f"PP:{span.action}"
-
-
-def work_of(timeline: Timeline) -> list[Span]:
-    return [span for span in timeline.spans if span.action.kind != "C"]
-
-
 def same_times(read: Timeline, written: Timeline) -> float:
     """The largest difference of a start or a duration, in seconds; both runs begin at zero."""
-    other = {(span.rank, span.action): span for span in work_of(written.from_zero())}
-    pairs = [(span, other.pop((span.rank, span.action))) for span in work_of(read)]
-    assert not other
-    return max(max(abs(a.start - b.start), abs(a.duration - b.duration)) for a, b in pairs)
-
-
-def rows_of(timeline: Timeline) -> Schedule:
-    return Schedule.of(
-        [[s.action for s in timeline.of_rank(r) if s.action.kind != "C"] for r in range(timeline.num_ranks)]
+    one, other = (
+        {(span.rank, span.action): span for span in run.spans if span.action.kind != "C"}
+        for run in (read, written.from_zero())
     )
+    assert one.keys() == other.keys()
+    return max(max(abs(one[at].start - other[at].start), abs(one[at].duration - other[at].duration)) for at in one)

@@ -74,23 +74,18 @@ def _compared(way: str, gradients: Gradients, reference: Gradients) -> list[_Cel
     cells = []
     for name, right in reference.items():
         mine = gradients[name]
-        if mine is None or right is None:
-            cells.append(_Cell(name, *_without(mine, right)))
-        elif len(mine) != len(right):
+        if mine is not None and right is not None and len(mine) != len(right):
             raise ValueError(f"{name!r} has {len(mine)} numbers in {way!r} and {len(right)} in the reference")
-        else:
-            cells.append(_Cell(name, *_factored(mine, right)))
+        cells.append(_Cell(name, *_factored(mine, right)))
     return cells
 
 
-def _without(mine: Sequence[float] | None, right: Sequence[float] | None) -> tuple[str, float, str]:
+def _factored(mine: Sequence[float] | None, right: Sequence[float] | None) -> tuple[str, float, str]:
+    """The factor by least squares, unless one has no gradient, or too much is left that no factor explains."""
     if mine is None and right is None:
         return "same", 0.0, "none"
-    return "missing", 0.0, "! none" if mine is None else "! extra"
-
-
-def _factored(mine: Sequence[float], right: Sequence[float]) -> tuple[str, float, str]:
-    """The factor by least squares, unless too much is left that no factor explains."""
+    if mine is None or right is None:
+        return "missing", 0.0, "! none" if mine is None else "! extra"
     squares = sum(r * r for r in right)
     ratio = sum(m * r for m, r in zip(mine, right, strict=True)) / squares if squares else 1.0
     off = math.sqrt(sum((m - ratio * r) ** 2 for m, r in zip(mine, right, strict=True)))

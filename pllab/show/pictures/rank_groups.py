@@ -143,17 +143,12 @@ def _draw_group(axes: "Axes", ranks: Sequence[Place], number: int, *, is_dashed:
     """Lines from rank to rank; one that would run over other ranks goes round them."""
     from matplotlib.patches import FancyArrowPatch
 
-    color = LIGHT.outline_of(KINDS[number % len(KINDS)])
+    look: dict[str, Any] = {"color": LIGHT.outline_of(KINDS[number % len(KINDS)]), "linewidth": 2.2, "zorder": 1}
+    look |= {"arrowstyle": "-", "shrinkA": 0, "shrinkB": 0, "linestyle": (0, (4, 2)) if is_dashed else "-"}
     for start, end in pairwise(ranks):
         far = abs(end[0] - start[0]) + abs(end[1] - start[1])
         bend = f"arc3,rad={1.25 / far if far > 1.5 else 0}"
-        style: dict[str, Any] = {
-            "arrowstyle": "-",
-            "linestyle": (0, (4, 2)) if is_dashed else "-",
-            "linewidth": 2.2,
-            "color": color,
-        }
-        axes.add_patch(FancyArrowPatch(start, end, connectionstyle=bend, shrinkA=0, shrinkB=0, zorder=1, **style))
+        axes.add_patch(FancyArrowPatch(start, end, connectionstyle=bend, **look))
 
 
 def _draw_ranks(axes: "Axes", places: Mapping[int, Place], number: int) -> None:
