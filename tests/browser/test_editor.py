@@ -135,6 +135,24 @@ def test_a_block_falls_into_every_place_whose_slot_is_under_it(page, root, edito
         bench.push(page, editor, "view")
 
 
+@pytest.mark.parametrize(("ranks", "micro_batches"), [(3, 3), pytest.param(4, 4, marks=pytest.mark.exhaustive)])
+def test_1f1b_is_built_from_gpipe_by_dragging_alone(page, ranks, micro_batches):
+    """As one would: for each place of each row, the wanted block is dragged there by sight. Nothing is skipped."""
+    wanted = one_f_one_b(ranks, micro_batches)
+    editor = show.ScheduleEditor(gpipe(ranks, micro_batches))
+    root = bench.mount_with_kernel(page, editor)
+    for rank in reversed(range(ranks)):
+        for place, action in enumerate(map(str, wanted.rows[rank])):
+            there = order(root, rank)[place]
+            if there != action:
+                drag(page, root, action, left_of(root, there))
+                answer(page, editor)
+            assert order(root, rank)[place] == action
+    assert editor.schedule == wanted and editor.view["is_legal"]
+    expect(root.locator(".pl-title")).to_contain_text("You built 1F1B.")
+    assert [one["verb"] for one in asked(page)] == ["move"] * len(asked(page))
+
+
 def test_an_empty_board_is_filled_with_next_moves(page, editor):
     page.set_viewport_size({"width": 1100, "height": 720})
     root = bench.mount_with_kernel(page, editor)
@@ -294,14 +312,10 @@ def test_run_draws_what_was_measured_of_this_order(page, root, editor):
     expect(button).to_have_attribute("aria-disabled", "true")
 
 
-def test_without_a_run_there_is_no_button_and_without_a_par_no_score_but_what_was_built_is_told(page):
-    editor = show.ScheduleEditor(gpipe(2, 2))
-    root = bench.mount_with_kernel(page, editor)
+def test_without_a_run_there_is_no_button_and_without_a_par_no_score(page):
+    root = bench.mount_with_kernel(page, show.ScheduleEditor(one_f_one_b(2, 2)))
     expect(root.get_by_role("button", name="Run it")).to_be_hidden()
     expect(root.locator(".pl-score")).to_be_hidden()
-    block(root, "1B0").focus()
-    press(page, editor, "Alt+ArrowLeft")
-    expect(root.locator(".pl-title")).to_contain_text("You built 1F1B.")
 
 
 def test_blocks_that_go_while_others_glide(page):
