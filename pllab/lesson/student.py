@@ -38,8 +38,8 @@ def build(lessons: Path, folder: Path) -> list[str]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{str(folder)!r} is not empty; name a new folder")
     read = {path.name: nbformat.read(plain_file(path), as_version=4) for path in paths}
-    lessons_alone = {name: one for name, one in read.items() if any(_CHECK.fullmatch(cell.id) for cell in one.cells)}
-    copies = {name: without_solutions(notebook) for name, notebook in lessons_alone.items()}
+    with_exercises = {name: one for name, one in read.items() if any(_CHECK.fullmatch(cell.id) for cell in one.cells)}
+    copies = {name: without_solutions(notebook) for name, notebook in with_exercises.items()}
     folder.mkdir(parents=True, exist_ok=True)
     for name, notebook in copies.items():
         nbformat.write(notebook, folder / name)

