@@ -20,7 +20,6 @@ LONG = {  # of these files each test is long and shares nothing with the others
     "test_faults.py",
     "test_clinic.py",
     "test_exercises.py",
-    "test_solutions.py",
     "test_scale.py",
     "test_readme.py",
 }

@@ -76,10 +76,9 @@ def _answers(ranks: list[Conversation], timeout_s: float) -> list[dict[str, Any]
         waited_for = [rank for rank in range(len(ranks)) if rank not in answers and rank not in failures]
         left_s = end - time.monotonic()
         ready = select.select([ranks[rank] for rank in waited_for], [], [], max(0.0, left_s))[0]
-        is_over = not ready or left_s < -_GRACE_S  # who talks for ever is late too
-        if is_over and failures:
-            break
-        if is_over:
+        if not ready or left_s < -_GRACE_S:  # who talks for ever is late too
+            if failures:
+                break
             raise _late(ranks, waited_for, timeout_s)
         for rank in waited_for:
             if ranks[rank] in ready:

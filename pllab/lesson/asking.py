@@ -9,6 +9,7 @@ answers are judged. What a program of a case looks at in that process (`inside`,
 passes on stays here: a function among the arguments is called here, and the lists and tensors are copied back.
 """
 
+import base64
 import builtins
 import tempfile
 import time
@@ -22,7 +23,7 @@ from typing import IO, Any, Self
 import torch
 
 from pllab.lesson.asked_ranks import Refused, ask_ranks, raise_refusal
-from pllab.lesson.conversation import Conversation, Ended, job_of, no_answer
+from pllab.lesson.conversation import Conversation, Ended, no_answer
 from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
 from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
 from pllab.lesson.fork_server import ForkServer
@@ -59,11 +60,12 @@ class Solution:
         server: ForkServer,
         folder: Path,
         deadline_s: float,
-        printed: IO[bytes] | None = None,
+        printed: IO[bytes],
     ) -> None:
         self.folder, self._server = folder, server
         self._deadline_s, self._left_s, self._patience = deadline_s, deadline_s, 0
-        self._job = job_of(packed.function, exercise.package, packed.source)
+        function = base64.b64encode(packed.function).decode()
+        self._job = {"function": function, "package": exercise.package, "source": packed.source}
         self._line = Conversation(server, folder, self._job, printed=printed)
         self.kept: dict[Any, Any] = {}
 

@@ -1,6 +1,5 @@
 """One end of a conversation with a process of `answering`: JSON lines over a socket, and how that process ended."""
 
-import base64
 import json
 import re
 import select
@@ -35,6 +34,7 @@ class Ended(BaseException):
 class Conversation:
     """A process for the learner's function, with the job that it was given.
 
+    job: the packed function, what is taken out of the package, and the cells that the function comes from.
     folder: an empty one, for its stack.
     printed: an open file for what it prints.
     hash_seed: it is a new Python that hashes texts with this seed.
@@ -140,11 +140,6 @@ class Conversation:
 def no_answer(error: Exception) -> Ended:
     """What to raise for text that is not an answer."""
     return Ended(_NO_ANSWER.format(error=type(error).__name__))
-
-
-def job_of(function: bytes, package: tuple[str, ...], source: Source) -> dict[str, Any]:
-    """The job of a process: the packed function, what is taken out of the package, and the cells it comes from."""
-    return {"function": base64.b64encode(function).decode(), "package": list(package), "source": source}
 
 
 def last_seen(stack: str, source: Source) -> str:

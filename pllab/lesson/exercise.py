@@ -205,12 +205,7 @@ EXERCISES = (
     ),
     Exercise("12.3", "The heads of a rank", 2, "heads"),
     Exercise(
-        "12.4",
-        "The loss on split words",
-        3,
-        "loss",
-        ("pllab.parallel.vocab_parallel_cross_entropy",),
-        deadline_s=120.0,
+        "12.4", "The loss on split words", 3, "loss", ("pllab.parallel.vocab_parallel_cross_entropy",), deadline_s=120.0
     ),
     Exercise("13.1", "An optimizer in parts", 2, "adam", deadline_s=120.0),
     Exercise("13.2", "A sum in parts", 2, "scatter", deadline_s=120.0),

@@ -25,6 +25,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import IO, Any, NoReturn
 
 import psutil
@@ -318,8 +319,7 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
         sys.argv[1:] = order["arguments"]
         begin = processes.hold if 0 in order["fds"] else processes.remove_with_owner  # a spare has its leash already
         begin(order["folder"])
-        module, _, function = order["entry"].partition(":")
-        getattr(importlib.import_module(module), function)()
+        resolve_name(order["entry"])()
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)

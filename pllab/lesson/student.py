@@ -8,14 +8,12 @@ import re
 import shutil
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from pllab.arguments import plain_file
 from pllab.lesson.exercise import find
+from pllab.lesson.publish import Notebook
 from pllab.lesson.site import write_hand_out
 from pllab.lesson.verdict import Outcome, Verdict
-
-Notebook = Any  # nbformat's NotebookNode: a dictionary whose keys are also attributes
 
 _SOLUTION = re.compile(r"\d\d-ex\d+-solution")
 _STUB = re.compile(r"\d\d-ex\d+-stub")
@@ -40,7 +38,8 @@ def build(lessons: Path, folder: Path) -> list[str]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{str(folder)!r} is not empty; name a new folder")
     read = {path.name: nbformat.read(plain_file(path), as_version=4) for path in paths}
-    copies = {name: without_solutions(notebook) for name, notebook in read.items() if _has_exercise(notebook)}
+    with_exercises = {name: one for name, one in read.items() if any(_CHECK.fullmatch(cell.id) for cell in one.cells)}
+    copies = {name: without_solutions(notebook) for name, notebook in with_exercises.items()}
     folder.mkdir(parents=True, exist_ok=True)
     for name, notebook in copies.items():
         nbformat.write(notebook, folder / name)
@@ -67,10 +66,6 @@ def without_solutions(notebook: Notebook) -> Notebook:
         if found := _CHECK.fullmatch(cell.id):
             cell.outputs = [_not_attempted(f"{found[1]}.{found[2]}", cell.execution_count)]
     return notebook
-
-
-def _has_exercise(notebook: Notebook) -> bool:
-    return any(_CHECK.fullmatch(cell.id) for cell in notebook.cells)
 
 
 def _not_attempted(exercise_id: str, count: int | None) -> Notebook:

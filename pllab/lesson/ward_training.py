@@ -10,7 +10,8 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,22 +51,17 @@ def _descend(model: nn.Module, gradient: torch.Tensor) -> None:
     nn.utils.vector_to_parameters(weights - 0.1 * gradient[: len(weights)], model.parameters())
 
 
-def _calls(mine: list[torch.Tensor], fault: Fault, rank: int, step: int) -> list[Callable[[], comm.Pending]]:
+def _calls(mine: list[torch.Tensor], fault: Fault, rank: int, step: int) -> list[partial[comm.Pending]]:
     """The collectives of a step, each started by a call, with the fault in them if it is here."""
     at = fault.place
     if fault.hits(SHAPE, rank, step):
         mine[at] = torch.cat([mine[at], mine[at][:1]])
-
-    def sum_gradients() -> comm.Pending:
-        return comm.all_reduce_async(mine[0])
-
-    def gather_losses() -> comm.Pending:
-        return comm.all_gather_async(torch.empty(comm.world_size() * len(mine[1])), mine[1])
-
-    def count_rows() -> comm.Pending:
-        return comm.all_reduce_async(mine[2])
-
-    calls = [sum_gradients, gather_losses, count_rows]
+    gradients, losses, rows = mine
+    calls = [
+        partial(comm.all_reduce_async, gradients),
+        partial(comm.all_gather_async, torch.empty(comm.world_size() * len(losses)), losses),
+        partial(comm.all_reduce_async, rows),
+    ]
     if fault.hits(SKIPPED, rank, step):
         del calls[at : at + 1]  # the fourth place is the barrier
     if fault.hits(SWAPPED, rank, step):

@@ -36,6 +36,14 @@ def hand_in(path: Path, *exercises: tuple[str, str, str]) -> Path:
     return path
 
 
+def hand_in_hostile(path: Path, cell: str) -> Path:
+    """Write a notebook with a hostile cell, which knows the folder `victim` beside it and the grades there."""
+    victim = path.parent / "victim"
+    victim.mkdir(exist_ok=True)
+    (victim / "grades.csv").write_text("all")
+    return hand_in(path, ("00.1", f"VICTIM = {str(victim)!r}\n{cell}", "my_share"))
+
+
 def generated(path: Path, lesson: str, kind: str, which: int) -> tuple[Path, dict[str, str]]:
     """Write a lesson's notebook with its `which`-th RIGHT or WRONG solutions; return the hint ids that are expected.
 

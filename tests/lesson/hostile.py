@@ -89,22 +89,15 @@ def my_share(items, rank, world_size):
 
 _PATCHED_BEFORE = """
 import pllab.lesson.asking as judging
-import pllab.lesson.extraction as extraction
-from pllab.lesson.verdict import Outcome
-
-def everything_right(exercise, solution, write):
-    for number in range(3):
-        write(event="passed", number=number)
-    write(event="done")
 
 class Travelling:
     def __reduce__(self):
-        return (setattr, (judging, "judge", everything_right))
+        return (setattr, (judging, "judge", print))
 
-judging.judge = everything_right
+judging.judge = print
 patch = Travelling()
 
-def my_share(items, rank, world_size, patch=patch, judging=judging, everything_right=everything_right):
+def my_share(items, rank, world_size, patch=patch):
     return []
 """
 
@@ -134,14 +127,14 @@ def my_share(items, rank, world_size):
 """
 
 _FORGES = """
-import glob, json, os, tempfile
+import os
 
 def my_share(items, rank, world_size):
-    for report in glob.glob(os.path.dirname(tempfile.gettempdir()) + "/report/report"):
-        with open(report, "w") as lines:
-            for number in range(3):
-                lines.write(json.dumps({"event": "passed", "number": number, "key": "0"}) + chr(10))
-            lines.write(json.dumps({"event": "done", "key": "0"}) + chr(10))
+    for number in range(3, 100):
+        try:
+            os.write(number, b'{"value": [], "after": null}\\n' * 9)
+        except OSError:
+            pass
     os._exit(0)
 """
 
@@ -207,7 +200,7 @@ HOSTILE: list[tuple[str, str, set[str]]] = [
     ("os._exit", _LEAVES, {"crashed"}),
     ("deleted files", _DELETES, {"right"}),
     ("sys.exit in a cell", _EXITS_IN_A_CELL, {"raised"}),
-    ("forged report", _FORGES, {"forged", "crashed"}),
+    ("forged answers", _FORGES, {"lost", "crashed"}),
     ("killed parents", _KILLS, {"crashed"}),
     ("hidden child", _HIDES, {"limit"}),
 ]
@@ -216,7 +209,7 @@ MORE: list[tuple[str, str, set[str]]] = [
     ("shared memory", _SHARED_MEMORY, {"limit"}),
     ("threads", _THREADS, {"limit"}),
     ("deep folders", _DEEP, {"right"}),
-    ("patched before", _PATCHED_BEFORE, {"cannot_travel", "crashed", "lost"}),
+    ("patched before", _PATCHED_BEFORE, {"cannot_travel", "lost"}),
     ("peeks from a text", _PEEKS, {"lost"}),
     ("links in the way", _LINKS, {"crashed", "raised"}),
 ]

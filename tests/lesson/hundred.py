@@ -15,7 +15,7 @@ from pathlib import Path
 from pllab.lesson import Outcome
 from pllab.lesson.grading import Sheet, grade
 from pllab.lesson.sandbox import Limits
-from tests.lesson.handed_in import generated, hand_in
+from tests.lesson.handed_in import generated, hand_in_hostile
 from tests.lesson.hostile import HOSTILE
 
 LESSONS = sorted(path.stem[-2:] for path in Path(__file__).parent.glob("mutants_*.py"))
@@ -28,12 +28,8 @@ def submissions(folder: Path, count: int, lessons: Sequence[str]) -> dict[Path, 
     for number, (which, lesson), kind in zip(range(count), kinds, cycle(["RIGHT", "RIGHT", "WRONG"]), strict=False):
         path, hints = generated(folder / f"{number:03}-{lesson}.ipynb", lesson, kind, which)
         found[path] = hints
-    victim = folder / "victim"
-    victim.mkdir()
-    (victim / "grades.csv").write_text("all")
     for number, (_, cell, words) in enumerate(HOSTILE):
-        text = f"VICTIM = {str(victim)!r}\n{cell}"
-        path = hand_in(folder / f"{number * count // 10:03}-hostile.ipynb", ("00.1", text, "my_share"))
+        path = hand_in_hostile(folder / f"{number * count // 10:03}-hostile.ipynb", cell)
         found[path] = {"00.1": ""} if words == {"right"} else None
     return dict(sorted(found.items()))
 

@@ -10,32 +10,35 @@ from typing import Any
 
 import cloudpickle
 
-from pllab.lesson import asking
-from pllab.lesson.checking import warm_server
-from pllab.lesson.exercise import find
+from pllab.lesson import asking, checking
+from pllab.lesson.exercise import Exercise, find
 from pllab.lesson.packing import Packed, pack
 from pllab.lesson.verdict import Outcome, Verdict
 
 _TRIES = 5
 
 
-def judged(exercise_id: str, solution: Callable[..., Any]) -> Verdict:
+def judged(exercise_id: str, solution: Callable[..., Any], **changes: Any) -> Verdict:
     """The verdict of a check, also of a solution made of the package's own; a busy machine gets more tries.
 
-    The solution runs in a process of its own, as in a check; a module of tests goes there whole, not by its name.
+    changes: of the exercise, such as its deadline.
     """
-    exercise = replace(find(exercise_id), package=())  # many wrong ones are made of the package's own
+    for _ in range(_TRIES):  # many wrong ones are made of the package's own
+        verdict = judged_on(replace(find(exercise_id), **{"package": (), **changes}), solution)
+        if verdict.outcome is not Outcome.UNDECIDED:
+            break
+    return verdict
+
+
+def judged_on(exercise: Exercise, solution: Callable[..., Any]) -> Verdict:
+    """The verdict of one try, in a process of its own as in a check; a module of tests goes there by its value."""
     home = sys.modules.get(getattr(solution, "__module__", ""))
     if home is not None and home.__name__.startswith("tests."):
         cloudpickle.register_pickle_by_value(home)
     packed = pack(exercise, solution)
     assert isinstance(packed, Packed), str(packed)
-    for _ in range(_TRIES):
-        with tempfile.TemporaryDirectory(prefix="pllab-check-") as folder:
-            verdict = asking.judge(exercise, packed, warm_server(), Path(folder), exercise.deadline_s)
-        if verdict.outcome is not Outcome.UNDECIDED:
-            break
-    return verdict
+    with tempfile.TemporaryDirectory(prefix="pllab-check-") as folder:
+        return asking.judge(exercise, packed, checking.warm_server(), Path(folder), exercise.deadline_s)
 
 
 def name_of(solution: Callable[..., Any]) -> str:

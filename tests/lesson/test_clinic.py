@@ -7,11 +7,8 @@ import json
 import os
 import re
 import tempfile
-import time
 from html import unescape
-from pathlib import Path
 
-import nbformat
 import pytest
 
 from pllab.autopsy import CAUSES, diagnose, read_records, wait_for_graph
@@ -19,8 +16,8 @@ from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALL
 from pllab.cli import main
 from pllab.lesson.clinic import Visit, WardRound, _progress, admit, mark
 from pllab.lesson.faults import NUM_STEPS, Fault, rehearse
+from tests.lesson.committed import FOLDER, read
 
-LESSON = Path(__file__).parents[2] / "notebooks" / "15_break_it_clinic.ipynb"
 SEEDS = int(os.environ.get("PLLAB_CLINIC_SEEDS", "2"))
 
 
@@ -85,7 +82,7 @@ def test_what_differs_in_a_job_is_seen_in_its_row_and_its_cause_is_not(seed):
 
 
 def test_the_lesson_has_each_cause_once_and_names_those_of_its_jobs_only_in_a_folded_answer():
-    cells = nbformat.read(LESSON, as_version=4).cells
+    cells = read(FOLDER / "15_break_it_clinic.ipynb").cells
     source = {cell.id: cell.source for cell in cells}
     letters, seeds = re.search(r'zip\("(\w+)", \((.*?)\)', source["15-jobs"]).groups()
     drawn = [Fault.drawn(None, int(seed)).truth for seed in seeds.split(",")]
@@ -108,7 +105,7 @@ def test_each_beginning_and_each_end_of_a_call_is_progress_of_a_ward(tmp_path):
     assert seen == sorted(set(seen))
 
 
-@pytest.mark.parametrize("ward", CAUSES)
+@pytest.mark.parametrize("ward", [*CAUSES, None])
 def test_faults_are_spread_over_ranks_and_steps_and_a_seed_is_always_the_same(ward):
     faults = [Fault.drawn(ward, seed) for seed in range(50)]
     assert faults == [Fault.drawn(ward, seed) for seed in range(50)]
@@ -124,13 +121,8 @@ def test_stuck_wards_are_stuck_and_the_other_two_come_to_their_end():
         assert ended == (ward in (STRAGGLER, "NaN on one rank")), ward
 
 
-def test_an_unknown_ward_is_refused():
-    with pytest.raises(ValueError, match="there is no ward 'flu'; choose one of skipped collective"):
-        rehearse("flu", 0)
-
-
 def test_an_unknown_ward_and_an_unknown_cause_are_refused():
-    with pytest.raises(ValueError, match="there is no ward 'flu'"):
+    with pytest.raises(ValueError, match="there is no ward 'flu'; choose one of skipped collective"):
         admit("flu")
     with pytest.raises(ValueError, match="there is no cause 'flu'; choose one of skipped collective"):
         mark(Visit((), (), ()), rank=0, call=0, cause="flu")
@@ -141,17 +133,10 @@ def test_an_unknown_ward_and_an_unknown_cause_are_refused():
 def test_each_ward_on_real_ranks_is_diagnosed_from_its_records_alone(ward):
     wrong = []
     for seed in range(SEEDS):
-        start = time.monotonic()
         visit = admit(ward, seed)
-        assert time.monotonic() - start < 40
         if named(visit) != visit._truth:
             wrong.append((seed, visit._truth, diagnose(visit.records)))
     assert len(wrong) <= SEEDS // 100, wrong
-
-
-@pytest.mark.exhaustive
-def test_a_visit_without_a_name_is_the_same_ward_for_a_seed():
-    assert admit(seed=5)._truth == admit(seed=5)._truth
 
 
 @pytest.mark.exhaustive

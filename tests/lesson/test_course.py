@@ -1,39 +1,30 @@
 """The notebooks say what they take, need and promise; README, their heads and their order agree; and what tests saw."""
 
 import re
-from pathlib import Path
 
 import nbformat
 import pytest
 
 from pllab.lesson.course import fill, main, read_course, read_lesson
 from pllab.lesson.exercise import exercises_of
+from tests.lesson.committed import FOLDER, code_cells, read
 
 COMPARED, IGNORED = "nbval-check-output", "nbval-ignore-output"
-ROOT = Path(__file__).parents[2]
-COURSE = read_course(ROOT / "notebooks")
+README = FOLDER.parent / "README.md"
+COURSE = read_course(FOLDER)
 GUIDES = "90"  # lessons from here on are for teachers: they need no lesson before
 each_lesson = pytest.mark.parametrize("lesson", COURSE, ids=lambda lesson: lesson.number)
 
 
-def head_of(lesson):
-    return nbformat.read(lesson.path, as_version=nbformat.NO_CONVERT).cells[0].source
-
-
-def code_cells(lesson):
-    cells = nbformat.read(lesson.path, as_version=nbformat.NO_CONVERT).cells
-    return [cell for cell in cells if cell.cell_type == "code"]
-
-
 def test_readme_says_what_the_notebooks_say():
-    text = (ROOT / "README.md").read_text()
+    text = README.read_text()
     assert text.count("<!-- lessons -->\n") == 1
     assert fill(text, COURSE) == text, "run python -m pllab.lesson.course README.md notebooks"
 
 
 @each_lesson
 def test_the_head_says_the_minutes_and_links_what_the_lesson_needs(lesson):
-    needs = re.findall(r"^\*\*Needs\*\* (.*)$", head_of(lesson), re.MULTILINE)
+    needs = re.findall(r"^\*\*Needs\*\* (.*)$", read(lesson.path).cells[0].source, re.MULTILINE)
     assert lesson.number >= GUIDES or len(needs) == 1
     for line in needs:
         assert line.startswith(f"{' and '.join(map(str, lesson.sittings))} minutes")
@@ -68,7 +59,7 @@ def num_words(*texts):
 def sittings_of(lesson):
     """For each sitting of a lesson the words to read, the cells to run, and the minutes of its exercises."""
     told = [[0, 0, 0]]
-    for cell in nbformat.read(lesson.path, as_version=nbformat.NO_CONVERT).cells:
+    for cell in read(lesson.path).cells:
         if cell.cell_type == "code":
             told[-1][1] += not re.search(r"\bcheck\(|raise NotImplementedError", cell.source)
             continue
@@ -89,7 +80,7 @@ def test_a_sitting_promises_what_reading_running_and_exercises_need(lesson):
 
 
 def test_every_code_cell_says_whether_its_output_is_compared_and_at_least_half_are():
-    tags = {cell.id: set(cell.metadata.get("tags", [])) for lesson in COURSE for cell in code_cells(lesson)}
+    tags = {cell.id: set(cell.metadata.get("tags", [])) for lesson in COURSE for cell in code_cells(lesson.path)}
     assert not [name for name, ours in tags.items() if len({COMPARED, IGNORED} & ours) != 1]
     assert sum(COMPARED in ours for ours in tags.values()) >= len(tags) / 2
 
@@ -97,7 +88,7 @@ def test_every_code_cell_says_whether_its_output_is_compared_and_at_least_half_a
 @each_lesson
 def test_a_lesson_has_the_exercises_of_the_registry(lesson):
     if lesson.number < GUIDES:
-        assert lesson.num_exercises == len(list(exercises_of(lesson.number)))
+        assert lesson.num_exercises == len(exercises_of(lesson.number))
 
 
 def written(folder, name="03_three.ipynb", about=None, cells=()):
@@ -110,20 +101,9 @@ def written(folder, name="03_three.ipynb", about=None, cells=()):
     return folder / name
 
 
-def code(name):
-    return nbformat.v4.new_code_cell("1", id=name)
-
-
 def test_a_lesson_is_counted(tmp_path):
-    lesson = read_lesson(
-        written(
-            tmp_path,
-            cells=[
-                nbformat.v4.new_markdown_cell("Two words.", id="03-text"),
-                *map(code, ("03-run", "03-ex1-stub", "03-ex1-check", "03-ex10-stub", "04-ex1-stub")),
-            ],
-        )
-    )
+    names = ("03-run", "03-ex1-stub", "03-ex1-check", "03-ex10-stub", "04-ex1-stub")
+    lesson = read_lesson(written(tmp_path, cells=[nbformat.v4.new_code_cell("1", id=name) for name in names]))
     assert (lesson.number, lesson.title, lesson.sittings) == ("03", "Three at a time", (45,))
     assert (lesson.needs, lesson.promise) == (("00",), "count")
     assert lesson.num_exercises == 2
@@ -143,11 +123,9 @@ def test_what_is_wrong_with_a_notebook_is_said_with_its_name(tmp_path):
     other.write_text(other.read_text().replace("# 04", "# 05"))
     with pytest.raises(ValueError, match=r"04_four.ipynb has no title; begin it with '# 04 ...'"):
         read_lesson(other)
+    other.unlink()
     with pytest.raises(ValueError, match="no lesson is in '.*empty'; name the folder"):
         read_course(tmp_path / "empty")
-
-
-def test_two_lessons_with_one_number_are_refused(tmp_path):
     written(tmp_path, "03_three.ipynb")
     written(tmp_path, "03_tree.ipynb")
     with pytest.raises(ValueError, match=r"03_three.ipynb and 03_tree.ipynb have the same number"):

@@ -5,7 +5,6 @@ always the same; `make exhaustive` tries all. Mutants are our own wrong solution
 wrote theirs from the statement alone.
 """
 
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -14,10 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pytest
 
-from pllab.lesson import Exercise, Outcome, check, conversation
+from pllab.lesson import Exercise, Outcome, conversation
 from pllab.lesson.exercise import EXERCISES
 from pllab.lesson.exercises import lesson_09_bench
 from pllab.lesson.verdict import Verdict
@@ -85,24 +83,12 @@ def _pattern(verdict: Verdict) -> tuple[str, str]:
     return verdict.first.claim, verdict.hint_id
 
 
-def assert_passes(exercise: Exercise, solutions: Iterable[Solution]) -> None:
+def assert_passes(exercise: Exercise, solutions: Iterable[Solution], **changes: Any) -> None:
     before = set(threading.enumerate())  # those of an earlier test may end meanwhile
-    verdicts = {name_of(solution): judged(exercise.id, solution) for solution in solutions}
+    verdicts = {name_of(solution): judged(exercise.id, solution, **changes) for solution in solutions}
     bad = [f"{name}: {verdict}" for name, verdict in verdicts.items() if verdict.outcome is not Outcome.RIGHT]
     assert not bad, "\n".join(bad)
     assert not set(threading.enumerate()) - before
-
-
-def assert_passes_in_the_process_of_a_check(exercise: Exercise, solution: Solution) -> None:
-    """Sent by value, as a function of a notebook cell is."""
-    for module in VARIANTS + STRANGERS:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        verdict = check(exercise.id, solution, deadline_s=60.0)
-    finally:
-        for module in VARIANTS + STRANGERS:
-            cloudpickle.unregister_pickle_by_value(module)
-    assert verdict.outcome is Outcome.RIGHT, str(verdict)
 
 
 @pytest.mark.parametrize("exercise", QUICK, ids=lambda exercise: exercise.id)
@@ -126,18 +112,15 @@ def test_what_a_check_let_through_once_is_refused(exercise_id, hint_id, solution
 
 @each_exercise
 def test_a_right_solution_passes(exercise):
-    """In the process of a check, if that is quick."""
-    if exercise in QUICK:
-        assert_passes_in_the_process_of_a_check(exercise, right_ones(exercise)[0])
-    else:
-        assert_passes(exercise, right_ones(exercise)[:1])
+    """Without what the exercise asks for, as in a check, if that is quick."""
+    changes = {"package": exercise.package, "deadline_s": 60.0} if exercise in QUICK else {}
+    assert_passes(exercise, right_ones(exercise)[:1], **changes)
 
 
 @pytest.mark.exhaustive
 @each_exercise
 def test_every_other_right_solution_passes(exercise):
-    right = right_ones(exercise)[1:]
-    assert_passes(exercise, right)
+    assert_passes(exercise, right_ones(exercise)[1:])
 
 
 @pytest.mark.parametrize(
@@ -148,12 +131,7 @@ def test_every_other_right_solution_passes(exercise):
 def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution, monkeypatch):
     """Also on a busy machine, where a check would say that it could not decide, since it goes on for ever."""
     monkeypatch.setattr(conversation, "is_starved", lambda *_: False)
-    home = sys.modules[solution.__module__]
-    cloudpickle.register_pickle_by_value(home)  # its module may import what a solution cannot
-    try:
-        verdict = check(exercise_id, solution, deadline_s=4.0)
-    finally:
-        cloudpickle.unregister_pickle_by_value(home)
+    verdict = judged(exercise_id, solution, deadline_s=4.0)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
     assert verdict.first.where.endswith(f"of {solution.__name__}")
 

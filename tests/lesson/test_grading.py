@@ -19,7 +19,7 @@ from pllab.lesson.grading import Grade, Sheet, grade, tasks_of
 from pllab.lesson.packing import Packed
 from pllab.lesson.sandbox import Limits
 from pllab.lesson.verdict import refusal
-from tests.lesson.handed_in import FENCED, generated, hand_in
+from tests.lesson.handed_in import FENCED, generated, hand_in, hand_in_hostile
 from tests.lesson.hostile import HOSTILE, MORE, SHARE
 
 RIGHT = f"def my_share(items, rank, world_size):\n    {SHARE}"
@@ -42,19 +42,6 @@ def word(sheet: Sheet) -> str:
     return "right" if sheet.grades[0].verdict.outcome is Outcome.RIGHT else sheet.grades[0].verdict.hint_id
 
 
-def hostile_notebooks(folder: Path, hostile: list[tuple[str, str, set[str]]]) -> tuple[list[Path], list[Path]]:
-    """A notebook of each hostile one with a right one between two, and the files that one of them would delete."""
-    victim = folder / "victim"
-    victim.mkdir()
-    (victim / "grades.csv").write_text("all")
-    paths = []
-    for number, (_, cell, _) in enumerate(hostile):
-        text = f"VICTIM = {str(victim)!r}\n{cell}"
-        paths.append(hand_in(folder / f"{number:02}-hostile.ipynb", ("00.1", text, "my_share")))
-    right = [hand_in(folder / f"{number:02}-right.ipynb", ("00.1", RIGHT, "my_share")) for number in (1, 3)]
-    return paths, right
-
-
 @pytest.mark.exhaustive
 @behind_bubblewrap
 @pytest.mark.parametrize(
@@ -63,10 +50,12 @@ def hostile_notebooks(folder: Path, hostile: list[tuple[str, str, set[str]]]) ->
     ids=["some", "others"],
 )
 def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path, monkeypatch, hostile):
+    """A right one lies between two of them."""
     before = set(psutil.Process().children(recursive=True))
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))  # other tests have fork servers too
-    paths, right = hostile_notebooks(tmp_path, hostile)
+    paths = [hand_in_hostile(tmp_path / f"{number:02}-hostile.ipynb", row[1]) for number, row in enumerate(hostile)]
+    right = [hand_in(tmp_path / f"{number:02}-right.ipynb", ("00.1", RIGHT, "my_share")) for number in (1, 3)]
     together = sorted([*paths, *right])
     sheets = {Path(sheet.notebook): sheet for sheet in graded(*together, limits=Limits(1 << 30, timeout_s=6.0))}
     assert [word(sheets[path]) for path in right] == ["right"] * len(right)
@@ -367,7 +356,7 @@ def test_the_deadline_is_the_teachers_or_else_the_exercises(tmp_path, monkeypatc
     assert seen == [given]
 
 
-@pytest.mark.parametrize(("jobs",), [(1,), (3,)])
+@pytest.mark.parametrize("jobs", [1, 3])
 def test_the_order_is_that_of_the_notebooks(tmp_path, jobs):
     paths = [tmp_path / f"{name}.ipynb" for name in "cabd"]
     assert [Path(sheet.notebook) for sheet in graded(*paths, jobs=jobs)] == paths

@@ -1,16 +1,15 @@
 """The instructor's guide: own headings, two weeks by the hour, five moments and misconceptions of every lesson."""
 
 import re
-from pathlib import Path
 
-import nbformat
 import pytest
 
 from pllab.lesson.course import read_course
+from tests.lesson.committed import FOLDER, markdown, read
 from tests.lesson.test_course import num_words
 
-FOLDER = Path(__file__).parents[2] / "notebooks"
-CELLS = nbformat.read(FOLDER / "90_instructor_guide.ipynb", as_version=nbformat.NO_CONVERT).cells
+GUIDE = FOLDER / "90_instructor_guide.ipynb"
+CELLS = read(GUIDE).cells
 HEADINGS = [
     "Before class",
     "Two weeks",
@@ -46,31 +45,20 @@ def moments():
 
 
 def test_the_guide_has_its_own_headings():
-    text = "\n".join(cell.source for cell in CELLS if cell.cell_type == "markdown")
-    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS
+    assert re.findall(r"^## (.+)$", markdown(GUIDE), re.MULTILINE) == HEADINGS
+    assert re.findall(r"^### Moment (\d): \S", markdown(GUIDE), re.MULTILINE) == list("12345")
     assert len(CELLS) <= MOST_CELLS
-    assert num_words(text) <= MOST_WORDS
-
-
-def test_there_are_five_moments():
-    assert len(moments()) == 5
-    for number, cells in enumerate(moments(), start=1):
-        assert re.search(rf"^### Moment {number}: \S", cells[0].source, re.MULTILINE)
+    assert num_words(markdown(GUIDE)) <= MOST_WORDS
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_a_moment_asks_runs_and_keeps_its_outputs_for_the_day_on_which_the_machine_fails(number):
+def test_a_moment_asks_runs_and_shows_its_outputs_but_neither_its_code_nor_what_to_say(number):
     words, ask, *live, said = moments()[number]
     assert "**Ask**" in words.source
-    assert [f"**{name}**" in said.source for name in ("They answer", "Say")] == [True] * 2
+    assert "**They answer**" in said.source and "**Say**" in said.source
     assert "predict(" in ask.source and ".reveal(" in live[-1].source
-    assert all(cell.outputs for cell in live)
-
-
-@pytest.mark.parametrize("number", range(5))
-def test_a_moment_shows_its_outputs_and_neither_its_code_nor_what_to_say(number):
-    _, *code, said = moments()[number]
-    assert all(cell.metadata.jupyter == {"source_hidden": True} for cell in code)
+    assert all(cell.outputs for cell in live), "for the day on which the machine fails"
+    assert all(cell.metadata.jupyter == {"source_hidden": True} for cell in (ask, *live))
     assert re.fullmatch(r"<details><summary>.*</summary>\n.*\n</details>", said.source, re.DOTALL)
 
 
@@ -92,10 +80,12 @@ def test_the_moments_show_what_the_guide_says_of_them():
 LESSONS = {one.number: one for one in read_course(FOLDER) if one.number != "90"}
 
 
-def test_every_lesson_is_in_the_misconceptions():
-    rows = "\n".join(cell.source for cell in section("Misconceptions"))
+def test_the_misconceptions_of_every_lesson_are_rows_that_say_three_things():
+    text = "\n".join(cell.source for cell in section("Misconceptions"))
     for number in LESSONS:
-        assert rows.count(f"| **{number}** ") >= 2, number
+        assert text.count(f"| **{number}** ") >= 2, number
+    for row in re.findall(r"^\| \*\*.+$", text, re.MULTILINE):
+        assert all(part.strip() for part in row.strip("|").split("|")) and row.count("|") == 4, row
 
 
 def headings_of(number):
@@ -148,6 +138,7 @@ def test_shorter_paths_have_the_minutes_of_their_lessons():
         r"^\S.*?  +((?:\d\d ?)+)  +(\S+ \S+) +(\d+) min  in words: (.*)$", output_of("90-paths-table"), re.M
     )
     assert len(rows) == 4
+    assert re.search(r"^if you have two hours .* 1[012]\d min", output_of("90-paths-table"), re.MULTILINE)
     for path, what, minutes, in_words in rows:
         taken = [LESSONS[number] for number in path.split()]
         each = [one.sittings[0] if what == "first sittings" else one.minutes for one in taken]
@@ -156,23 +147,12 @@ def test_shorter_paths_have_the_minutes_of_their_lessons():
         assert in_words == (", ".join(sorted(missing)) or "nothing")
 
 
-def test_two_hours_are_two_hours():
-    assert re.search(r"^if you have two hours .* 1[012]\d min", output_of("90-paths-table"), re.MULTILINE)
-
-
 def test_idle_time_is_named_and_not_by_its_colour():
-    text = "\n".join(cell.source for cell in CELLS if cell.cell_type == "markdown")
-    assert not re.search(r"\b(dark|black|cream)\b", text)
-    assert len(re.findall(r"idle time, which is hatched", text)) == 2
+    assert not re.search(r"\b(dark|black|cream)\b", markdown(GUIDE))
+    assert markdown(GUIDE).count("idle time, which is hatched") == 2
 
 
 def test_the_rubric_has_five_rows_of_four_points():
     (project,) = section("Project")
     assert len(re.findall(r"^\| \*\*\w+\*\* \|.+\|.+\|.+\|$", project.source, re.MULTILINE)) == 5
     assert "When a race shows no gain" in project.source
-
-
-def test_the_row_of_a_misconception_says_three_things():
-    for cell in section("Misconceptions"):
-        for row in re.findall(r"^\| \*\*.+$", cell.source, re.MULTILINE):
-            assert all(part.strip() for part in row.strip("|").split("|")) and row.count("|") == 4, row

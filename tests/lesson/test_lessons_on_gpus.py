@@ -4,15 +4,15 @@
 """
 
 import re
-from pathlib import Path
+from copy import deepcopy
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
 from tests import pretend_gpu
+from tests.lesson.committed import FOLDER, read
 
-FOLDER = Path(__file__).parents[2] / "notebooks"
 # In some the package starts the ranks: a measurement, a ward of the clinic, the race, a moment of the guide.
 STARTING = ["00", "01", "02", "03", "04", "05", "06", "12", "13", "14", "15", "16", "90"]
 NUM_GPUS = 4  # as many as any of them starts ranks
@@ -24,7 +24,7 @@ print(ranks.plan.name, ranks.fetch("__import__('pllab.accelerator').accelerator.
 
 def lesson(number: str) -> nbformat.NotebookNode:
     (path,) = FOLDER.glob(f"{number}_*.ipynb")
-    return nbformat.read(path, as_version=4)
+    return deepcopy(read(path))
 
 
 def starting(notebook: nbformat.NotebookNode) -> list[str]:

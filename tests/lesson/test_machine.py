@@ -1,4 +1,4 @@
-"""Who solves every exercise owns a file that trains on two ranks and as a pipe, and races."""
+"""Who takes every folded solution of the notebooks owns a file that trains on two ranks and as a pipe, and races."""
 
 import re
 import subprocess
@@ -10,8 +10,9 @@ import torch
 from pllab.bench.entrants import Track, own_entrants, package_entrants
 from pllab.bench.racing import race
 from pllab.lesson import check, mine, parts
+from pllab.lesson.exercise import EXERCISES
+from tests.lesson.committed import NOTEBOOKS, read
 from tests.lesson.judge import cell
-from tests.lesson.test_solutions import SOLUTIONS
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.ranks]
 
@@ -34,21 +35,30 @@ teardown()
 """
 
 
+def solutions():
+    """Exercise, code, and the name of the function that the notebook gives to `check`."""
+    for path in NOTEBOOKS:
+        cells = {cell.id: cell.source for cell in read(path).cells}
+        for number, name in re.findall(r'check\("(\d\d\.\d)", (\w+)\)', "\n".join(cells.values())):
+            folded = cells[f"{number.replace('.', '-ex')}-solution"]
+            yield number, "\n\n".join(re.findall(r"```python\n(.*?)\n```", folded, re.DOTALL)), name
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The folder of a learner who has put every folded solution to its check."""
+    """The folder of a learner who has put every folded solution to its check, which says right."""
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLLAB_HOME", str(folder))
         patch.setattr(sys, "path", list(sys.path))
         patch.delitem(sys.modules, "my_pllab", raising=False)
-        kept = {number: check(number, cell(code)[name], deadline_s=90.0) for number, code, name in SOLUTIONS}
+        kept = {number: check(number, cell(code)[name], deadline_s=90.0) for number, code, name in solutions()}
         assert {str(verdict) for verdict in kept.values() if verdict.kept != "in my_pllab.py"} == set()
         yield folder
 
 
 def test_every_part_is_the_learners_own(folder):
-    assert all(whose.startswith("yours") for _, whose in parts(*(number for number, _, _ in SOLUTIONS)).rows)
+    assert all(whose.startswith("yours") for _, whose in parts(*(exercise.id for exercise in EXERCISES)).rows)
     assert mine("00.1")(["a", "b", "c"], 1, 2) == ["b"]
 
 

@@ -1,9 +1,7 @@
 """The committed notebooks: clean, readable, the same skeleton in each, and exercises that agree with the registry."""
 
 import re
-from functools import cache
 from html import unescape
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -12,9 +10,8 @@ from pllab.lesson.exercise import exercises_of
 from pllab.lesson.publish import clean, problems, publish, read_problems
 from pllab.pipeline import clock_cycles
 from pllab.show import draw_clock
+from tests.lesson.committed import FOLDER, NOTEBOOKS, code_cells, markdown, read
 
-FOLDER = Path(__file__).parents[2] / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LESSONS = [path for path in NOTEBOOKS if path.name[:2] != "90"]  # the guide has a shape of its own: test_guide.py
 SKELETON = [
     "Predict",
@@ -31,15 +28,6 @@ FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 CODE = re.compile(r"\w\(|\w\[| [-+*/]?= |==|\blambda\b|\bfor \w+(, \w+)* in .*:")
 
 
-@cache
-def _read(path):
-    return nbformat.read(path, as_version=nbformat.NO_CONVERT)
-
-
-def _markdown(path):
-    return "\n\n".join(cell.source for cell in _read(path).cells if cell.cell_type == "markdown")
-
-
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
@@ -47,19 +35,19 @@ every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.st
 @every_notebook
 def test_a_committed_notebook_has_no_problem(path):
     assert read_problems(path) == []
-    nbformat.validate(_read(path))
+    nbformat.validate(read(path))
 
 
 @every_notebook
 def test_cell_ids_begin_with_the_lessons_number(path):
-    ids = [cell.id for cell in _read(path).cells]
+    ids = [cell.id for cell in read(path).cells]
     assert all(name.startswith(f"{path.name[:2]}-") for name in ids)
     assert len(set(ids)) == len(ids)
 
 
 @every_lesson
 def test_every_lesson_has_the_same_skeleton(path):
-    text = _markdown(path)
+    text = markdown(path)
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SKELETON
     assert re.search(rf"^# {path.name[:2]} \S", text)
     assert "**You will be able to**" in text
@@ -70,7 +58,7 @@ def test_every_lesson_has_the_same_skeleton(path):
 
 @every_notebook
 def test_exercises_are_those_of_the_registry(path):
-    lesson, cells = path.name[:2], {cell.id: cell for cell in _read(path).cells}
+    lesson, cells = path.name[:2], {cell.id: cell for cell in read(path).cells}
     for exercise in exercises_of(lesson):
         start = f"{lesson}-ex{exercise.id.partition('.')[2]}"
         text = cells[start].source
@@ -93,7 +81,7 @@ def test_exercises_are_those_of_the_registry(path):
 
 @every_lesson
 def test_a_statement_is_short(path):
-    for cell in _read(path).cells:
+    for cell in read(path).cells:
         if re.fullmatch(r"\d\d-ex\d+", cell.id):
             _, heading, statement = FOLDED.sub("", cell.source).partition("### Exercise ")
             assert len((heading + statement).split()) <= MOST_STATEMENT_WORDS, cell.id
@@ -101,15 +89,15 @@ def test_a_statement_is_short(path):
 
 @every_lesson
 def test_a_lesson_has_few_cells_and_asks_for_a_prediction(path):
-    cells = _read(path).cells
+    cells = read(path).cells
     assert len(cells) <= MOST_CELLS
-    assert any(re.search(r"\bpredict\(", cell.source) for cell in cells if cell.cell_type == "code")
+    assert any(re.search(r"\bpredict\(", cell.source) for cell in code_cells(path))
 
 
 @every_notebook
 def test_every_question_has_a_folded_answer(path):
     section = ""
-    for cell in _read(path).cells:
+    for cell in read(path).cells:
         if cell.cell_type != "markdown" or re.search(r"-ex\d+(-|$)", cell.id):
             continue
         section = (re.findall(r"^## (.+)$", cell.source, re.MULTILINE) or [section])[-1]
@@ -120,13 +108,13 @@ def test_every_question_has_a_folded_answer(path):
 
 @every_notebook
 def test_links_between_notebooks_lead_somewhere(path):
-    for name in re.findall(r"\]\(([^):]+\.ipynb)\)", _markdown(path)):
+    for name in re.findall(r"\]\(([^):]+\.ipynb)\)", markdown(path)):
         assert (path.parent / name).exists(), name
 
 
 def test_the_picture_beside_a_slider_is_saved_as_it_is_drawn():
     """nbval skips the cell: it takes what a slider draws for an output of its own."""
-    [cell] = [cell for cell in _read(FOLDER / "08_clock_cycles.ipynb").cells if cell.id == "08-clock-player"]
+    [cell] = [cell for cell in read(FOLDER / "08_clock_cycles.ipynb").cells if cell.id == "08-clock-player"]
     [output] = cell.outputs
     assert output.data["text/plain"] == draw_clock(clock_cycles, 5, 3).alt and "<img alt=" in output.data["text/html"]
 
@@ -177,7 +165,7 @@ draw_cuts([1, 2, 3])"""
     path = tmp_path / "01_one.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[title, nbformat.v4.new_code_cell(choice, id="01-cut")]), path)
     assert publish(path) == []
-    shown = _read(path).cells
+    shown = read(path).cells
     assert [cell.id for cell in shown] == ["01-title", "01-cut"]
     [output] = shown[1].outputs
     assert 'alt="each cut into two stages' in output.data["text/html"]
@@ -217,7 +205,7 @@ def test_a_large_notebook_is_refused():
 
 @every_notebook
 def test_a_lesson_reads_no_private_function_of_the_package(path):
-    source = "\n".join(cell.source for cell in _read(path).cells if cell.cell_type == "code")
+    source = "\n".join(cell.source for cell in code_cells(path))
     called = re.findall(r"show_source\((.*)\)", source)
     imported = re.findall(r"from pllab\S* import (\([^)]*\)|.*)", source)
     assert [text for text in called + imported if re.search(r"(?<!\w)_\w", text)] == []
@@ -226,7 +214,7 @@ def test_a_lesson_reads_no_private_function_of_the_package(path):
 @every_lesson
 def test_a_question_in_a_picture_is_the_question_that_the_lesson_asks(path):
     """Pictures of measured numbers are not compared by nbval, so one of an earlier question would stay."""
-    cells = [cell for cell in _read(path).cells if cell.cell_type == "code"]
+    cells = code_cells(path)
     pages = [output.get("data", {}).get("text/html", "") for cell in cells for output in cell.outputs]
     asked = [unescape(one) for page in pages for one in re.findall(r"Predict\.</strong> (.*?) \(no guess yet\)", page)]
     source = re.sub(r"\"\s+\"", "", "\n".join(cell.source for cell in cells))

@@ -2,26 +2,23 @@
 
 import os
 from copy import deepcopy
-from pathlib import Path
 
-import nbformat
 import pytest
 from nbclient import NotebookClient
 
 from pllab.lesson.student import build, without_solutions
-
-LESSONS = Path(__file__).parents[2] / "notebooks"
+from tests.lesson.committed import FOLDER, read
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("student") / "lessons"
-    build(LESSONS, folder)
+    build(FOLDER, folder)
     return folder
 
 
 def notebooks(folder):
-    return {path.name: nbformat.read(path, nbformat.NO_CONVERT) for path in sorted(folder.glob("*.ipynb"))}
+    return {path.name: read(path) for path in sorted(folder.glob("*.ipynb"))}
 
 
 def text_of(cell):
@@ -29,7 +26,7 @@ def text_of(cell):
 
 
 def test_no_solution_is_left_and_every_check_says_not_attempted(built):
-    copies, originals = notebooks(built), notebooks(LESSONS)
+    copies, originals = notebooks(built), notebooks(FOLDER)
     assert (built / "bubble_studio.html").is_file(), "lesson 00 leads there"
     assert list(copies) == [name for name in originals if not name.startswith("90")], "the guide is the instructor's"
     for name, copy in copies.items():
@@ -45,7 +42,7 @@ def test_no_solution_is_left_and_every_check_says_not_attempted(built):
 
 
 def test_other_cells_stay_as_they_are(built):
-    copies, originals = notebooks(built), notebooks(LESSONS)
+    copies, originals = notebooks(built), notebooks(FOLDER)
     for name in copies:
         original = originals[name]
         assert copies[name].metadata == original.metadata
@@ -57,17 +54,15 @@ def test_other_cells_stay_as_they_are(built):
 
 def test_agents_are_asked_to_tutor(built):
     words = (built / "AGENTS.md").read_text()
-    for word in ("be a tutor", "-stub", "invariant", "concept", "do not solve"):
-        assert word in words
+    rules = ("be a tutor", "-stub", "invariant", "concept", "do not solve", "Name the line that is wrong")
+    rules += ("**No code of yours may pass the exercise's check**",)
     # What assistants gave away when only the body was forbidden, tried on five exercises with fifty questions.
-    assert "**No code of yours may pass the exercise's check**" in words
-    assert "Name the line that is wrong" in words
-    for way in ("test that computes", "simulation", '"general" version', "one bug", "language", "rewrite a solution"):
-        assert way in words, way
+    ways = ("test that computes", "simulation", '"general" version', "one bug", "language", "rewrite a solution")
+    assert [word for word in rules + ways if word not in words] == []
 
 
 def test_a_kept_verdict_is_replaced_and_a_solved_stub_is_refused():
-    notebook = deepcopy(notebooks(LESSONS)["00_first_two_ranks.ipynb"])
+    notebook = deepcopy(notebooks(FOLDER)["00_first_two_ranks.ipynb"])
     stub, check = (next(cell for cell in notebook.cells if cell.id == f"00-ex1-{what}") for what in ("stub", "check"))
     check.outputs[0].data["text/plain"] = "00.1 My share of the work: right"
     assert text_of(next(cell for cell in without_solutions(notebook).cells if cell.id == check.id)).startswith(
@@ -78,10 +73,7 @@ def test_a_kept_verdict_is_replaced_and_a_solved_stub_is_refused():
         without_solutions(notebook)
 
 
-def test_a_folder_with_files_and_one_without_lessons_are_refused(tmp_path):
-    (tmp_path / "mine.txt").write_text("")
-    with pytest.raises(ValueError, match="is not empty; name a new folder"):
-        build(LESSONS, tmp_path)
+def test_a_folder_without_lessons_is_refused(tmp_path):
     with pytest.raises(ValueError, match="has no notebooks"):
         build(tmp_path, tmp_path / "new")
 
@@ -95,7 +87,7 @@ def test_a_built_lesson_runs(built, name, tmp_path, monkeypatch):
     """
     monkeypatch.setenv("PLLAB_HOME", str(tmp_path))
     monkeypatch.setitem(os.environ, "PYTHONDONTWRITEBYTECODE", "1")
-    notebook = notebooks(built)[name]
+    notebook = deepcopy(notebooks(built)[name])
     stored = {cell.id: text_of(cell) for cell in notebook.cells if cell.id.endswith("-check")}
     resources = {"metadata": {"path": str(built)}}
     NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources).execute()
