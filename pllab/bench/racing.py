@@ -204,11 +204,7 @@ def race(
 
 
 def _run_in_rank(
-    rank: int,
-    world_size: int,  # noqa: ARG001 - what launch calls
-    entrants: Mapping[str, Entrant],
-    track: Track,
-    num_rounds: int,
+    rank: int, _world_size: int, entrants: Mapping[str, Entrant], track: Track, num_rounds: int
 ) -> tuple[Comparison, dict[str, list[float]], dict[str, list[float]]]:
     """All rounds; the seconds of the slowest rank, and the losses and the processor time of this one."""
     first = model = track.model()

@@ -92,9 +92,8 @@ def bench_zero(workload: Workload = _WORKLOAD, *, world_size: int = 2) -> ZeroBe
     return ZeroBench(world_size, of_all, of_all - of_blocks, stages)
 
 
-def _measure(rank: int, world_size: int, workload: Workload) -> tuple[int, int, dict[int, HeldAndSent]]:
+def _measure(rank: int, _world_size: int, workload: Workload) -> tuple[int, int, dict[int, HeldAndSent]]:
     """The numbers of the model and of its blocks, and what each stage held and sent."""
-    del world_size
     whole = workload.model()
     of_all, of_blocks = (sum(part.numel() for part in each.parameters()) for each in (whole, whole.transformer.h))
     trained = {stage: _train(workload, stage, rank) for stage in STAGES}

@@ -6,7 +6,7 @@ read the same rows.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -56,13 +56,10 @@ def train_rank(
     """
     start = time.perf_counter()
     reset_peak_memory()  # what an earlier run in this process held is not this one's
-    trainer = make_trainer(config, corpus.tokenizer.vocab_size)
-    try:
+    with closing(make_trainer(config, corpus.tokenizer.vocab_size)) as trainer:
         loop = _Loop(config, corpus, folder, on_progress, trainer)
         epochs, steps = loop.run(found)
         return _outcome(loop, epochs, steps, start)
-    finally:
-        trainer.close()
 
 
 @dataclass

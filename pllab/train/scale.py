@@ -101,7 +101,15 @@ class RankCount:
 
 @dataclass(frozen=True)
 class StepTime:
-    """The simulated seconds of a step, by what they are for; they add up."""
+    """The simulated seconds of a step, by what they are for; they add up.
+
+    Drawn, for one stage and two micro-batches:
+
+        F tp  F tp  B tp  B tp  dp
+
+    Messages of tp make an action longer, because it waits for them; those of dp follow the last action. Nothing
+    overlaps, so this is an upper bound for code that hides messages behind work.
+    """
 
     compute_s: float
     """The schedule with free messages: the work, and the bubble."""
@@ -285,29 +293,6 @@ class _Watch:
             yield Count(axis, name, sum(numbers), sum(sizes), sum(traffic, Fraction()))
 
 
-def step_time(schedule: Schedule, costs: Costs, with_tp: Costs, after_s: float) -> StepTime:
-    """Simulate a step of a layout: a pipeline whose stages are split over tp and shared over dp.
-
-    Drawn, for one stage and two micro-batches; without tp and dp it is `simulate`:
-
-        F tp  F tp  B tp  B tp  dp
-
-    Messages of tp make an action longer, because it waits for them; those of dp follow the last action. Nothing
-    overlaps, so this is an upper bound for code that hides messages behind work.
-
-    Args:
-        schedule: of one pipeline.
-        costs: seconds of work of each stage, measured or assumed, and of packets between stages.
-        with_tp: the same, where F and the first half of a backward also wait for their messages over tp.
-        after_s: seconds of what a rank sends once in a step, after its actions.
-
-    Raises:
-        ValueError: the schedule is illegal, or there are costs for another number of stages.
-    """
-    alone, together, waiting = (simulate(schedule, each).makespan for each in (replace(costs, p2p=0.0), costs, with_tp))
-    return StepTime(alone, together - alone, waiting - together, after_s)
-
-
 def _timed(
     config: TrainConfig, vocab_size: int, ranks: Sequence[RankCount], machine: Machine
 ) -> tuple[StepTime, Schedule, Costs]:
@@ -322,7 +307,10 @@ def _timed(
         [alone + sent.get((stage, is_forward), 0.0) for stage, alone in enumerate(work)] for is_forward in (True, False)
     )
     with_tp = replace(costs, forward=forward, backward_input=backward)
-    return step_time(schedule, costs, with_tp, max(rank.after_s for rank in ranks)), schedule, with_tp
+    steps = (replace(costs, p2p=0.0), costs, with_tp)
+    alone, together, waiting = (simulate(schedule, each).makespan for each in steps)
+    after_s = max(rank.after_s for rank in ranks)
+    return StepTime(alone, together - alone, waiting - together, after_s), schedule, with_tp
 
 
 def _work_s(config: TrainConfig, vocab_size: int, schedule: Schedule, machine: Machine) -> list[float]:

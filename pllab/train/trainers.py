@@ -25,15 +25,7 @@ from pllab.timeline import Timeline
 from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import Updates, build_model, devices_of
-from pllab.train.sharing import (
-    mean_loss,
-    packet_of,
-    replica_of,
-    schedule_of,
-    shared_over_dp,
-    stages_of,
-    unsent,
-)
+from pllab.train.sharing import mean_loss, packet_of, replica_of, schedule_of, shared_over_dp, stages_of, unsent
 from pllab.train.torch_pipeline import CountedPipeline, TorchPipeline, filled_up
 
 Batch = dict[str, torch.Tensor]

@@ -3,16 +3,7 @@
 import pytest
 import torch
 
-from pllab.bench.cut_steps import (
-    BALANCED,
-    EQUAL,
-    OUTSIDE,
-    SLICED,
-    WHOLE,
-    CutsBench,
-    bench_cuts,
-    layer_seconds,
-)
+from pllab.bench.cut_steps import BALANCED, EQUAL, OUTSIDE, SLICED, WHOLE, CutsBench, bench_cuts, layer_seconds
 from pllab.bench.measure import Comparison
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of
 

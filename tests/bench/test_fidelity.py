@@ -8,20 +8,13 @@ from pllab.bench.fidelity import FidelityBench, bench_fidelity
 from pllab.bench.workloads import PipelineWorkload
 from pllab.simulate import Costs
 
-TINY: dict[str, Any] = {
-    "num_layers": 4,
-    "width": 32,
-    "num_heads": 2,
-    "batch_size": 8,
-    "num_tokens": 16,
-    "num_microbatches": 4,
-}
+TINY = PipelineWorkload(num_layers=4, width=32, num_heads=2, batch_size=8, num_tokens=16, num_microbatches=4)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.ranks
 def test_every_case_is_predicted_and_measured() -> None:
-    result = bench_fidelity(PipelineWorkload(**TINY), microbatches=(2, 4), repeats=1, timeout_s=120)
+    result = bench_fidelity(TINY, microbatches=(2, 4), repeats=1, timeout_s=120)
     names = ("gpipe", "1f1b", "interleaved", "zb_h1")
     assert set(result.errors) == {f"{name}, m={count}" for name in names for count in (2, 4)}
     assert {len(rounds) for rounds in result.errors.values()} == {1}
@@ -48,7 +41,7 @@ def test_a_step_that_takes_longer_than_predicted_is_an_error_above_zero(
 ) -> None:
     monkeypatch.setattr(comm, "launch", lambda function, _, *given, **__: [function(0, 1, *given)])
     monkeypatch.setattr("pllab.bench.fidelity.calibrate", lambda *_, **__: Costs(cost_s, cost_s, cost_s))
-    errors = bench_fidelity(PipelineWorkload(**TINY), microbatches=(4,), repeats=1).errors
+    errors = bench_fidelity(TINY, microbatches=(4,), repeats=1).errors
     assert len(errors) == 4 and all(low < rounds[0] < high for rounds in errors.values())
 
 

@@ -44,12 +44,6 @@ def test_the_parts_are_what_eighths_alone_and_lanes_at_once_take_and_add_up_to_t
     assert lost.picture().alt.index("a step of the pipe") < lost.picture().alt.index("predicted")
 
 
-def test_a_step_as_predicted_has_no_missing_time():
-    eighth = recorded(1, Costs([0.001, 0.001], [0.002, 0.002], 0.0))
-    lost = MissingTime(WHOLE, eighth, recorded(8, Costs([0.001, 0.001], [0.002, 0.002], 0.0)))
-    assert list(lost.parts.values()) == pytest.approx([0.0] * len(lost.parts))
-
-
 def test_the_race_is_set_against_the_simulated_speedup_and_the_rest_is_named():
     seconds = {"one lane": (0.45, 0.6, 0.42), "pipe": (0.4, 0.4, 0.4)}
     result = RaceResult(
@@ -109,7 +103,5 @@ def test_marks_cover_the_work_of_a_stage_and_change_nothing():
 
 
 def test_rows_that_make_uneven_micro_batches_are_refused():
-    with pytest.raises(
-        ValueError, match="12 rows cannot be cut into 8 micro-batches of one size; give a multiple of 8"
-    ):
+    with pytest.raises(ValueError, match="12 rows cannot be cut into 8 micro-batches of one size; give a multiple"):
         missing_time(track(12))

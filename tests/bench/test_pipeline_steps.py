@@ -4,24 +4,15 @@ import pytest
 import torch
 
 from pllab.bench import Comparison, Implausible
-from pllab.bench.pipeline_steps import (
-    FREE,
-    PIPE,
-    PLAIN,
-    SEQUENTIAL,
-    TORCH,
-    _check_gradients,
-    bench_pipeline,
-    rivals,
-)
+from pllab.bench.pipeline_steps import FREE, PIPE, PLAIN, SEQUENTIAL, TORCH, _check_gradients, bench_pipeline, rivals
 from pllab.bench.workloads import PipelineWorkload
 
-TINY = {"num_layers": 2, "width": 32, "num_heads": 2, "batch_size": 4, "num_tokens": 16, "num_microbatches": 2}
+TINY = PipelineWorkload(num_layers=2, width=32, num_heads=2, batch_size=4, num_tokens=16, num_microbatches=2)
 
 
 @pytest.mark.ranks
 def test_every_way_runs_and_computes_the_same_gradients() -> None:
-    result = bench_pipeline(PipelineWorkload(**TINY), repeats=9, timeout_s=120)
+    result = bench_pipeline(TINY, repeats=9, timeout_s=120)
     assert set(result.comparison.seconds) == {SEQUENTIAL, PIPE, FREE, PLAIN, TORCH}
     read = json.loads(json.dumps(result.to_json()))
     assert (read["ours"], read["theirs"]) == (PIPE, TORCH)

@@ -88,10 +88,12 @@ def run(each: Try, folder: Path) -> tuple[list[float], list[dict], int]:
     """The losses that the last attempt has, the log of all attempts, and the processes left behind."""
     mark = uuid.uuid4().hex
     env = os.environ | {"PLLAB_TEST_MARK": mark, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]  # where the agents meet
     agents = []
     for number in range(each.num_agents):
         with (folder / f"agent{number}.txt").open("wb") as out:
-            words = command(each, folder, number)
+            words = command(each, folder, number, port)
             agents.append(subprocess.Popen(words, env=env, cwd=ROOT, stdout=out, stderr=out))
     try:
         if each.moment == "agent":
@@ -111,7 +113,7 @@ def run(each: Try, folder: Path) -> tuple[list[float], list[dict], int]:
     return result["steps"]["loss"], log_of(folder), left
 
 
-def command(each: Try, folder: Path, number: int) -> list[str]:
+def command(each: Try, folder: Path, number: int, port: int) -> list[str]:
     words = ["-m", "torch.distributed.run", "--nproc-per-node", str(2 // each.num_agents)]
     if each.num_agents == 1:
         words += ["--standalone", "--max-restarts", "1"]
@@ -119,20 +121,11 @@ def command(each: Try, folder: Path, number: int) -> list[str]:
         nodes = "1:2" if each.moment == "agent" else "2"
         quick = "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=2"
         words += ["--nnodes", nodes, "--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-id", "faults"]
-        words += ["--rdzv-endpoint", f"127.0.0.1:{port_of(folder)}", "--local-addr", "127.0.0.1"]
+        words += ["--rdzv-endpoint", f"127.0.0.1:{port}", "--local-addr", "127.0.0.1"]
         words += ["--rdzv-conf", f"is_host={int(number == 0)},{quick}"]
     kill = [each.moment, str(each.step), str(each.victim)]
     train = ["train", *WORDS, *AXES[each.axes].split(), "--workdir", str(folder)]
     return [sys.executable, *words, "-m", "tests.train.faults", "--as-rank", str(folder), *kill, *train]
-
-
-def port_of(folder: Path) -> int:
-    """A free port, the same for all agents of a try."""
-    file = folder / "port"
-    if not file.exists():
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            file.write_text(str(free.getsockname()[1]))
-    return int(file.read_text())
 
 
 def kill_agent(agent: subprocess.Popen, folder: Path, step: int) -> None:

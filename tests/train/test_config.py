@@ -1,6 +1,5 @@
-from dataclasses import fields
-from itertools import product
-from typing import Literal
+from types import NoneType
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
@@ -15,19 +14,17 @@ from pllab.train import TrainConfig
     [
         ({"mode": "tensor"}, ["'tensor'", "pipeline"]),
         ({"world_size": 2}, ["world_size is 2", "single"]),
-        (
-            {"mode": "data_parallel", "world_size": 4, "batch_size": 2},
-            ["batch_size 2", "smaller", "dp 4"],
-        ),
+        ({"mode": "data_parallel", "world_size": 4, "batch_size": 2}, ["batch_size 2", "smaller", "dp 4"]),
         ({"mode": "pipeline", "num_microbatches": 33}, ["33", "32 rows"]),
-        ({"mode": "pipeline", "schedule": "zb_h3"}, ["'zb_h3'", "1f1b", "zero_bubble"]),
         ({"schedule": "1f1b"}, ["schedule", "belong to mode pipeline", "single"]),
         ({"mode": "pipeline", "schedule": "zbv", "world_size": 3}, ["6 stages", "4 layers"]),
         ({"mode": "pipeline", "memory_limit": 2.0}, ["memory_limit 2.0 belongs to schedule zero_bubble", "gpipe"]),
         ({"mode": "data_parallel", "num_microbatches": 2}, ["belong to mode pipeline", "data_parallel"]),
-        ({"mode": "model_parallel", "world_size": 5}, ["5 stages", "4 layers"]),
         ({"n_head": 3}, ["n_embd 128", "n_head 3"]),
         ({"dropout": 1.0}, ["dropout is 1.0"]),
+        ({"dropout": -0.1}, ["dropout is -0.1"]),
+        ({"batch_size": 0}, ["batch_size is 0", "at least 1"]),
+        ({"learning_rate": 0.0}, ["learning_rate is 0.0"]),
         ({"seed": 10**23}, ["seed is 1000", "from 0 to 9223372036854775807"]),
         ({"timeout_s": 3e6}, ["timeout_s is 3000000.0"]),
         ({"max_length": 1}, ["max_length is 1"]),
@@ -36,8 +33,6 @@ from pllab.train import TrainConfig
         ({"n_embd": 10**30, "n_head": 10**30}, ["n_embd is 1000", "from 1 to 100000"]),
         ({"max_length": 10**30}, ["max_length is 1000", "from 2 to 1000000"]),
         ({"vocab_size": 10**30}, ["vocab_size is 1000", "from 1 to 10000000"]),
-        ({"model": "huge"}, ["model is 'huge'", "1B"]),
-        ({"lr_schedule": "step"}, ["lr_schedule is 'step'", "cosine"]),
         ({"mode": "pipeline", "accumulation": 2}, ["accumulation is 2 in a pipeline", "num_microbatches"]),
         ({"mode": "pipeline", "compile": True}, ["compile belongs to", "not to pipeline"]),
         ({"dp": 2, "tp": 2, "world_size": 3}, ["dp 2 x tp 2 x pp 1 is 4, not world_size 3", "give world_size 4"]),
@@ -45,15 +40,11 @@ from pllab.train import TrainConfig
         ({"mode": "hybrid"}, ["mode is 'hybrid'", "dp=2, tp=2"]),
         ({"tp": 3}, ["n_head 4 is not divisible by tp 3"]),
         ({"dp": 3}, ["batch_size 32 is not divisible by dp 3"]),
-        ({"zero": 4, "dp": 2}, ["zero is 4", "0, 1, 2, 3"]),
         ({"zero": 1}, ["zero 1 shards over dp, which is 1"]),
         ({"dp": 2, "pp": 2, "zero": 2}, ["zero 2 and pp 2 do not go together", "give zero 1"]),
         ({"dp": 2, "pp": 2, "zero": 1, "deferred_init": True}, ["deferred_init and pp 2 do not go together"]),
         ({"dp": 2, "pp": 2, "zero": 1, "implementation": "pytorch"}, ["zero 1 has no implementation pytorch"]),
-        (
-            {"dp": 2, "tp": 2, "implementation": "pytorch"},
-            ["tp 2 has no implementation pytorch", "custom"],
-        ),
+        ({"dp": 2, "tp": 2, "implementation": "pytorch"}, ["tp 2 has no implementation pytorch", "custom"]),
         ({"dp": 2, "pp": 2, "schedule": "zbv", "recompute": True}, ["recompute and schedule zbv", "take gpipe"]),
         ({"dp": 2, "pp": 2, "schedule": "zero_bubble", "recompute": True}, ["recompute and schedule zero_bubble"]),
         ({"loss_parallel": True}, ["loss_parallel splits the loss over tp, which is 1"]),
@@ -71,47 +62,26 @@ def test_a_wrong_value_is_refused_by_name(fields, words):
     assert "\n" not in message
 
 
-FIELDS = {
-    int: "world_size dp tp pp batch_size num_epochs accumulation max_length samples_per_epoch validation_samples "
-    "num_microbatches n_layer n_embd n_head vocab_size num_threads",
-    "from 0": "seed warmup_steps eval_interval checkpoint_interval",
-    float: "learning_rate gradient_clipping memory_limit peak_flops timeout_s",
-    "a share": "dropout",
-    str: "dataset workdir name profile",
-    Literal: "mode zero implementation device lr_schedule optimizer schedule model dtype",
-    bool: "loss_parallel deferred_init recompute compile checkpoint resume bleu tensorboard",
-    tuple: "columns",
-}
 WRONG = {
-    int: ["8", 1.5, 0, True],
-    "from 0": ["8", 0.5, -1],
-    float: ["1", 0.0, -1.0, float("nan"), float("inf")],
-    "a share": ["0", 1.0, -0.1, float("nan")],
-    str: ["", "a\0b", 3],
-    Literal: ["other", 4],
+    int: ["8", 1.5, -1, True, None],
+    float: ["1", -1.0, float("nan"), float("inf"), None],
+    str: ["", "a\0b", 3, None],
+    Literal: ["other", 4, None],
+    bool: [],
+    tuple: [],
 }
-MAY_BE_NONE = (
-    "samples_per_epoch validation_samples num_microbatches gradient_clipping memory_limit peak_flops name profile"
-)
 
 
-@pytest.mark.parametrize("kind", WRONG, ids=str)
-def test_what_is_no_value_of_its_kind_is_refused_for_every_field(kind):
-    for name, wrong in product(FIELDS[kind].split(), [*WRONG[kind], None]):
-        if wrong is None and name in [*MAY_BE_NONE.split(), "n_layer", "n_embd", "n_head", "model"]:
+@pytest.mark.parametrize(("name", "hint"), get_type_hints(TrainConfig).items())
+def test_what_is_no_value_of_its_kind_is_refused_for_every_field(name, hint):
+    first, *others = get_args(hint) if NoneType in get_args(hint) else (hint,)
+    may_be_none = NoneType in others or name in ("n_layer", "n_embd", "n_head")
+    for wrong in WRONG[get_origin(first) or first]:
+        if wrong is None and may_be_none:
             continue
         with pytest.raises(ValueError, match=f"^{name} is ") as refused:
             TrainConfig(**{name: wrong})
         assert "\n" not in str(refused.value)
-
-
-def test_no_field_is_left_out():
-    assert sorted(" ".join(FIELDS.values()).split()) == sorted(field.name for field in fields(TrainConfig))
-
-
-def test_every_mode_has_a_valid_default():
-    for mode in ("data_parallel", "model_parallel", "pipeline"):
-        assert TrainConfig(mode=mode, world_size=2).run_name == f"{mode}-2"
 
 
 PUBLISHED = {"gpt2": 124_439_808, "medium": 354_823_168, "large": 774_030_080, "xl": 1_557_611_200}

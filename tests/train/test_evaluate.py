@@ -1,12 +1,15 @@
 import math
+from types import SimpleNamespace
 
 import pytest
+import sacrebleu
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from pllab.comm import launch
 from pllab.data import Collate, Example, train_tokenizer
-from pllab.train import TrainConfig
-from pllab.train.evaluation import batches, translate, validation_loss
+from pllab.train import TrainConfig, evaluation
+from pllab.train.evaluation import translate, validation_loss
 from pllab.train.trainers import make_trainer
 
 EXAMPLES = [Example("", "a " * length + "end") for length in (1, 9, 3, 14, 5)]
@@ -34,8 +37,30 @@ def test_nothing_to_predict_is_nan():
     assert math.isnan(validation_loss(make_trainer(config, tokenizer.vocab_size), rows, Collate(tokenizer, 4), 2))
 
 
-def test_batches_keep_the_order_and_the_rest():
-    assert list(batches([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
+NUMBERS = [Example(str(number), f"the number {number} is {'odd' if number % 2 else 'even'}") for number in range(5)]
+
+
+def bleu_on_a_rank(rank, world_size):
+    """The score, and the sources this rank was asked for, of a model that calls every number odd."""
+    asked = []
+
+    def translate(model, tokenizer, sources, max_length):
+        asked.extend(sources)
+        return [f"the number {source} is odd" for source in sources]
+
+    trainer = SimpleNamespace(gather=lambda: None, device="cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "plain_model", lambda _: torch.nn.Identity())
+        patch.setattr(evaluation, "translate", translate)
+        return evaluation.bleu_score(trainer, SimpleNamespace(validation=NUMBERS, tokenizer=None), 8, 2), asked
+
+
+@pytest.mark.ranks
+def test_ranks_share_the_translations_and_have_the_score_of_all():
+    (score, mine), (same, theirs) = launch(bleu_on_a_rank, 2, backend="gloo", timeout_s=60)
+    assert sorted(mine + theirs) == [pair.source for pair in NUMBERS] and abs(len(mine) - len(theirs)) == 1
+    texts = [f"the number {pair.source} is odd" for pair in NUMBERS]
+    assert score == same == sacrebleu.corpus_bleu(texts, [[pair.target for pair in NUMBERS]]).score < 100
 
 
 PAIRS = [Example("eins", "one"), Example("dreizehn", "thirteen"), Example("zwei", "two")]

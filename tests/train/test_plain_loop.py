@@ -7,7 +7,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LinearLR, SequentialLR
 
-from pllab.comm import launch, record_messages
+from pllab.comm import launch
 from pllab.data import Collate, partition_dataset
 from pllab.train import TrainConfig, train, train_as_rank
 from pllab.train.checkpoints import plain_model
@@ -108,24 +108,6 @@ def test_the_ranks_of_a_group_are_that_too(mode, num_shares, plain, tmp_path):
     (steps, found), nothing = launch(train_here, 2, OPTIONS | mode | {"world_size": 2, "workdir": str(tmp_path)})
     assert_as_plain(steps, plain)
     assert (found, nothing) == (num_shares, None)
-
-
-def messages_of_steps(rank, world_size):
-    found = []
-    for accumulation in (1, 4):
-        config = TrainConfig(**NUMBERS | {"mode": "data_parallel", "world_size": 2, "accumulation": accumulation})
-        trainer = make_trainer(config, 300)
-        ids = torch.randint(300, (4, 8))
-        with record_messages() as ledger:
-            trainer.step({"input_ids": ids, "labels": ids})
-        found.append([(message.name, message.num_bytes) for message in ledger.messages])
-    return found
-
-
-@pytest.mark.ranks
-def test_ranks_send_no_more_for_more_parts():
-    once, often = launch(messages_of_steps, 2)[0]
-    assert once == often and once
 
 
 @pytest.mark.parametrize(("name", "warmup"), [*itertools.product(["constant", "cosine", "linear"], [0, 4])])

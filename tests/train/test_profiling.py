@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch._C._profiler import _ExperimentalConfig
 
 from pllab.schedule import FAMILIES
 from pllab.traces import read_trace
@@ -22,10 +21,6 @@ SMALL: dict[str, Any] = NUMBERS | {
 }
 LANES: dict[str, Any] = {"mode": "pipeline", "world_size": 2, "schedule": "zb_h1"}
 RANKS: dict[str, Any] = {"pp": 2, "schedule": "zbv", "implementation": "pytorch"}
-
-
-def test_torch_still_has_the_private_name_that_records_the_threads_of_lanes() -> None:
-    assert "profile_all_threads" in str(_ExperimentalConfig.__init__.__doc__)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +41,16 @@ def test_the_traces_have_the_schedules_rows(axes: dict[str, Any], num_files: int
     assert len(again) == (2 * 4 if "recompute" in axes else 0)  # work, and not idle: one before each backward
 
 
-def test_an_epoch_with_too_few_steps_is_refused_before_they_run(tmp_path: Path) -> None:
-    few = TrainConfig(**SMALL | LANES | {"batch_size": 12}, profile=str(tmp_path / "traces"), workdir=str(tmp_path))
-    with pytest.raises(ValueError, match="profile records the second and third step, and an epoch has 2"):
-        train(few)
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rows", "folder", "sentence"),
+    [
+        (12, "traces", "profile records the second and third step, and an epoch has 2"),
+        (8, "file/traces", r"profile '.*traces' cannot be written .*; name a folder .* with --profile"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused(rows: int, folder: str, sentence: str, tmp_path: Path) -> None:
+    """Before a step."""
     (tmp_path / "file").write_text("")
-    wrong = TrainConfig(**SMALL | LANES, profile=str(tmp_path / "file" / "traces"), workdir=str(tmp_path))
-    with pytest.raises(ValueError, match=r"profile '.*traces' cannot be written .*; name a folder .* with --profile"):
-        train(wrong)
+    options = SMALL | LANES | {"batch_size": rows, "profile": str(tmp_path / folder), "workdir": str(tmp_path)}
+    with pytest.raises(ValueError, match=sentence):
+        train(TrainConfig(**options), lambda _: pytest.fail("a step ran"))

@@ -1,39 +1,54 @@
 import json
+import math
 from dataclasses import fields
-from functools import partial
 
 import pytest
 
 from pllab.train import EpochMetrics, TrainConfig, TrainResult, save_plots
-from pllab.train.metrics import RunMetrics, StepMetrics
+from pllab.train.metrics import RankOutcome, RunMetrics, StepMetrics
 from pllab.train.results import load_results, plot_scaling, save_result
+from pllab.train.running import _save
 
 METRICS = RunMetrics(**{field.name: 1.0 for field in fields(RunMetrics)})  # no test here reads them
+SECONDS = (9.0, 1.0, 3.0), (9.0, 3.0, 6.0)  # of the epochs of each rank
 
 
 def result(workdir, mode="single", world_size=1, loss=2.0):
-    epoch = partial(EpochMetrics, num_tokens=300, num_samples=10, training_loss=loss, validation_loss=loss)
-    seconds = enumerate((9.0, 1.0, 3.0))
-    epochs = [partial(epoch, epoch=number, training_time_s=each) for number, each in seconds]
+    about = {"num_tokens": 300, "num_samples": 10, "training_loss": loss, "validation_loss": loss}
     return TrainResult(
         config=TrainConfig(mode=mode, world_size=world_size, workdir=str(workdir)),
         machine={},
         backend="one process on cpu",
-        ranks=tuple(tuple(each(rank=rank) for each in epochs) for rank in range(world_size)),
+        ranks=tuple(
+            tuple(EpochMetrics(rank=rank, epoch=epoch, training_time_s=s, **about) for epoch, s in enumerate(seconds))
+            for rank, seconds in enumerate(SECONDS[:world_size])
+        ),
         steps=(StepMetrics(loss, 10, 1e-3),),
         metrics=METRICS,
     )
 
 
-def test_a_saved_result_reads_back_with_its_numbers(tmp_path):
+def test_a_saved_result_has_rates_summed_and_times_averaged_over_ranks_without_the_first_epoch(tmp_path):
     saved = save_result(result(tmp_path, "data_parallel", 2))
     assert saved.path == tmp_path / "data_parallel-2.json"
     (read,) = load_results(tmp_path)
-    assert read["tokens_per_s"]["mean"] == pytest.approx(2 * (300.0 + 100.0) / 2)
-    assert read["training_time_s"]["mean"] == 2.0
+    # Tokens/s: 300 + 100, then 100 + 50; seconds: 1 and 3, then 3 and 6.
+    assert read["tokens_per_s"] == pytest.approx({"mean": 275.0, "deviation": 250.0 / math.sqrt(2.0)})
+    assert read["training_time_s"] == pytest.approx({"mean": 3.25, "deviation": 2.5 / math.sqrt(2.0)})
     assert read["dropped_first_epoch"] is True
     assert [[epoch["rank"] for epoch in epochs] for epochs in read["ranks"]] == [[0, 0, 0], [1, 1, 1]]
     assert [path.name for path in tmp_path.iterdir()] == ["data_parallel-2.json"]  # no draft is left
+
+
+def test_the_memory_of_a_model_that_ranks_share_is_that_of_the_rank_with_most(tmp_path):
+    of_all = {"bleu": None, "reason": "", "num_parameters": 1000, "wall_time_s": 20.0, "peak_flops": 1e9}
+    (epochs,), steps = result(tmp_path).ranks, result(tmp_path).steps
+    outcomes = [
+        RankOutcome(epochs=epochs, steps=steps, peak_memory_bytes=peak, predicted_bubble_fraction=None, **of_all)
+        for peak in (1, 5, 7, 3)
+    ]
+    saved = _save(TrainConfig(dp=2, tp=2, workdir=str(tmp_path)), "gloo", outcomes)
+    assert saved.metrics.peak_memory_bytes == (5, 7)
 
 
 def test_a_diverged_run_still_writes_json_that_others_can_read(tmp_path):
@@ -60,4 +75,4 @@ def test_both_figures_say_their_numbers(tmp_path):
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
     alternative = plot_scaling(load_results(tmp_path), "tokens_per_s").alt
     assert "single on 1 device 200" in alternative
-    assert "data parallel on 2 devices 400" in alternative
+    assert "data parallel on 2 devices 275" in alternative

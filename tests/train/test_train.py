@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from pllab import cli
 from pllab.comm import launch
@@ -64,15 +65,12 @@ def test_a_last_batch_of_fewer_rows_than_micro_batches_is_learned_from_too(tmp_p
 def seeds_at_dropout(rank, world_size, config):
     """What the generator of this rank began with, wherever dropout draws in a training step."""
     seeds = set()
-    forward = nn.Dropout.forward
 
-    def noted(layer, x):
-        if layer.training:
+    def note(layer, _):
+        if isinstance(layer, nn.Dropout) and layer.training:
             seeds.add(torch.initial_seed())
-        return forward(layer, x)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nn.Dropout, "forward", noted)
+    with register_module_forward_pre_hook(note):
         train_as_rank(TrainConfig(**config), "gloo")
     return seeds
 
@@ -139,17 +137,6 @@ def test_translation_has_a_bleu(single):
     assert 0.0 <= single.bleu <= 100.0
 
 
-def test_resuming_repeats_the_uninterrupted_run(tmp_path):
-    options = {**TINY, "dropout": 0.1, "dataset": "numbers", "bleu": False}
-    whole = train(TrainConfig(**options, num_epochs=2, workdir=str(tmp_path / "whole")))
-    stopped = str(tmp_path / "stopped")
-    first = train(TrainConfig(**options, num_epochs=1, checkpoint=True, workdir=stopped))
-    second = train(TrainConfig(**options, num_epochs=2, resume=True, checkpoint=True, workdir=stopped))
-    assert first.step_losses + second.step_losses == whole.step_losses
-    with pytest.raises(ValueError, match="num_epochs is 1"):
-        train(TrainConfig(**options, num_epochs=1, resume=True, workdir=stopped))
-
-
 def test_tensorboard_asks_for_gradient_norms_which_change_no_update(tmp_path):
     """In bfloat16."""
     options = {**TINY, "num_epochs": 1, "dtype": "bfloat16", "workdir": str(tmp_path)}
@@ -158,16 +145,6 @@ def test_tensorboard_asks_for_gradient_norms_which_change_no_update(tmp_path):
     assert all(step.gradient_norm > 0 for step in result.steps)
     assert [step.gradient_norm for step in unwatched.steps] == [None] * 3
     assert result.step_losses == unwatched.step_losses
-
-
-def test_threads_are_put_back(tmp_path):
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        train(TrainConfig(**{**TINY, "samples_per_epoch": 8}, num_epochs=1, workdir=str(tmp_path)))
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 NEEDS_NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
