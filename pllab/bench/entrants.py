@@ -127,7 +127,7 @@ def two_threads(rank: int, world_size: int, model: nn.Module, *rest: Any) -> lis
 def data_parallel(
     rank: int, world_size: int, model: nn.Module, dataset: Rows, num_steps: int, batch_size: int, lr: float
 ) -> list[float]:
-    """Every rank has the model and its share of the rows; `DataParallel` averages the gradients in one message."""
+    """Every rank has the model and its share of the rows; `DataParallel` averages the gradients."""
     shared = DataParallel(model)
     ids, targets = batch_of(dataset[rank:batch_size:world_size], batch_size)
     losses = torch.stack(list(_descend(shared, lambda: mean_loss(shared(ids), targets), num_steps, lr)))

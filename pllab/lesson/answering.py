@@ -117,6 +117,8 @@ class ChecksRoom:
         self._modules |= {name: module for name, module in sys.modules.items() if name.startswith(_CHECKS) and module}
         for name in (_CHECKS, *self._modules):
             sys.modules[name] = None  # type: ignore[assignment] # importing it is an ImportError
+        package, _, room = _CHECKS.rpartition(".")
+        vars(sys.modules[package]).pop(room, None)  # an import has made it an attribute too
 
 
 def _answer(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:

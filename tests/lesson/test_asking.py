@@ -267,6 +267,16 @@ def test_a_solution_may_use_what_the_learner_has_already_and_sees_no_case():
     assert str(check("09.3", forward).outcome) == "right"
 
 
+def test_after_a_program_of_a_case_its_room_is_no_attribute_either():
+    def halves(inputs, weights, grad):
+        import pllab.lesson
+
+        pllab.lesson.exercises  # noqa: B018 - looking is what fails
+
+    verdict = check("11.1", halves)
+    assert verdict.first.hint_id == "raised" and "has no attribute 'exercises'" in str(verdict), str(verdict)
+
+
 def test_what_a_notebook_has_set_in_torch_changes_no_verdict_and_stays():
     torch.manual_seed(1)
     state = torch.get_rng_state()

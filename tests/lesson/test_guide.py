@@ -90,9 +90,7 @@ def test_the_misconceptions_of_every_lesson_are_rows_that_say_three_things():
 
 def headings_of(number):
     (path,) = FOLDER.glob(f"{number}_*.ipynb")
-    cells = nbformat.read(path, as_version=nbformat.NO_CONVERT).cells
-    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    return re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return re.findall(r"^#+ (.+)$", markdown(path), re.MULTILINE)
 
 
 def test_a_misconception_names_a_heading_that_its_lesson_has():
