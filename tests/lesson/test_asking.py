@@ -1,5 +1,6 @@
 """Checks that ask: only data comes back, nothing that a solution does to its own process changes its verdict."""
 
+import functools
 import importlib
 import json
 import math
@@ -228,9 +229,18 @@ def by_another_name(m, p):
     return list(map(list, ticks(m, p)))
 
 
+def by_getattr(m, p):
+    return getattr(importlib.import_module("pllab.pipeline"), "clock" + "_cycles")(m, p)
+
+
+def by_partial(m, p):
+    return functools.partial(pipeline.clock_cycles, m)(p)
+
+
 def test_the_packages_own_function_is_not_there():
-    verdict = check("08.1", by_another_name)
-    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged"), str(verdict)
+    for cheat in by_another_name, by_getattr, by_partial:
+        verdict = check("08.1", cheat)
+        assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged"), str(verdict)
     assert [*pipeline.clock_cycles(1, 1)] == [[(0, 0)]], "it is taken out of the other process alone"
 
 
@@ -267,14 +277,24 @@ def test_a_solution_may_use_what_the_learner_has_already_and_sees_no_case():
     assert str(check("09.3", forward).outcome) == "right"
 
 
-def test_after_a_program_of_a_case_its_room_is_no_attribute_either():
-    def halves(inputs, weights, grad):
-        import pllab.lesson
+def reads_the_truth(*_):
+    from pllab.lesson.exercises import lesson_11_halves
 
-        pllab.lesson.exercises  # noqa: B018 - looking is what fails
+    return lesson_11_halves
 
-    verdict = check("11.1", halves)
-    assert verdict.first.hint_id == "raised" and "has no attribute 'exercises'" in str(verdict), str(verdict)
+
+def finds_the_truth(*_):
+    import pllab.lesson
+
+    return pllab.lesson.exercises
+
+
+@pytest.mark.parametrize(
+    ("cheat", "words"), [(reads_the_truth, "ModuleNotFoundError"), (finds_the_truth, "no attribute 'exercises'")]
+)
+def test_the_room_of_the_checks_is_closed_also_after_a_program_of_a_case(cheat, words):
+    verdict = check("11.1", cheat)
+    assert verdict.hint_id == "raised" and words in verdict.first.hint, str(verdict)
 
 
 def test_what_a_notebook_has_set_in_torch_changes_no_verdict_and_stays():
