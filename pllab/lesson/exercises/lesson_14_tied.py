@@ -76,6 +76,7 @@ def finish_on_ranks(watch: Watch, rank: int, _: int, finish: Function) -> Calls:
     """On every rank: one call for each place."""
     mesh = comm.make_mesh(dp=_DP, pp=2)
     ends, dp = comm.group_of(mesh, "pp"), comm.group_of(mesh, "dp")
+    comm.barrier()  # a rank that has all its groups may crash, or end, while another still connects to it
     half = _SIZE // _DP
     for words, tied in _TIED.items():
         buffer = _buffers()[rank].clone()
