@@ -70,7 +70,12 @@ def takes_costs(run: Run | None) -> bool:
     Example: True for `pllab.pipeline.run_emulated` and `partial(run_emulated, unit_s=0.01)`, False for
     `lambda schedule: executor_of(schedule).step(x, y).timeline`, which measures seconds.
     """
-    return run is not None and "costs" in inspect.signature(run).parameters
+    if run is None:
+        return False
+    try:
+        return "costs" in inspect.signature(run).parameters
+    except (TypeError, ValueError):  # a built-in without a signature
+        return False
 
 
 def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Timeline:

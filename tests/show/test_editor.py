@@ -514,7 +514,7 @@ def test_a_run_that_takes_costs_is_given_them_and_is_drawn_in_their_unit():
 
 def test_a_run_takes_costs_if_it_has_a_parameter_of_that_name():
     assert takes_costs(in_units) and takes_costs(partial(in_units, slower=2))
-    assert not any(map(takes_costs, (emulate, print, None)))
+    assert not any(map(takes_costs, (emulate, print, iter, None)))
 
 
 # Memory

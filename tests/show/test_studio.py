@@ -207,6 +207,11 @@ def test_what_does_not_exist_is_refused(given, sentence):
                 setattr(studio, trait, value)
 
 
+def test_a_family_that_is_no_text_is_refused_by_its_text():
+    with pytest.raises(ValueError, match=re.escape("there is no family '[1]'; choose one of GPipe, 1F1B")):
+        show.BubbleStudio([1])
+
+
 def test_the_static_twin_says_and_draws_the_same():
     studio = show.BubbleStudio("1F1B", 4, 8, compare="GPipe", memory_limit=4)
     alt = studio.static().alt

@@ -123,7 +123,7 @@ class BubbleStudio(Widget):
         note: str = "",
         timeout_s: float = 60.0,
     ) -> None:
-        chosen = family_of_schedule(family) if isinstance(family, Schedule) else family_of(family)
+        chosen = family_of_schedule(family) if isinstance(family, Schedule) else family_of(str(family))
         self._families = ({chosen.name: chosen} if chosen.sizes else {}) | FAMILIES
         self._run, self._timeout_s = run, timeout_s
         other = family_of(compare, self._families) if compare else None
