@@ -45,7 +45,7 @@ class Lesson:
 def read_lesson(path: Path) -> Lesson:
     """Read a lesson from its notebook.
 
-    Example: `read_lesson(Path("notebooks/09_workers_and_pipe.ipynb")).sittings` -> (30, 75).
+    Example: `read_lesson(Path("notebooks/09_workers_and_pipe.ipynb")).sittings` -> (60, 60).
 
     Raises:
         ValueError: the file is no notebook, or does not say its title, minutes and promise.

@@ -42,7 +42,7 @@ class ScheduleEditor(Widget):
             `costs`, it gets them and measures in their unit, as `run_emulated` does. Otherwise it measures seconds,
             which are drawn on a scale that makes the run busy as long as the prediction.
         timeout_s: how long a run may take.
-        projector: larger type.
+        projector: whether the editor fills the window, for a lecture.
 
     Raises:
         ValueError: no moves can make the schedule legal (an action is missing, or twice), it is too long to edit, or
