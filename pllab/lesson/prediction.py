@@ -134,7 +134,11 @@ class Prediction:
         """The guess with its unit: `1.5 s` or `1 to 2 s`; empty without one."""
         if self._guess is None:
             return ""
-        return f"{write_ends(self._guess, '{:g}'.format)} {self.unit}"
+        return f"{write_ends(self._guess, '{:g}'.format)} {self.unit_of(self._guess)}"
+
+    def unit_of(self, value: Guess) -> str:
+        """The unit after a number or a range: of what is counted, 1 is a `rank` and not 1 `ranks`."""
+        return self.unit.removesuffix("s") if self.counted and value == 1 and " " not in self.unit else self.unit
 
     def write(self, value: float) -> str:
         """Three digits; a number too small for the axis is only bounded: on 0 to 20, 8e-06 is `below 0.01`."""
@@ -189,11 +193,11 @@ class Answer:
 
         Example: `Measured (real): 1.12 s (1.1 to 1.2). Your guess of 1.5 s was 0.38 s too high.`
         """
-        write, unit = self.asked.write, self.asked.unit
-        parts = [f"{self.maker}: {write(self.measured)} {unit}"]
+        write, unit_of = self.asked.write, self.asked.unit_of
+        parts = [f"{self.maker}: {write(self.measured)} {unit_of(self.measured)}"]
         if self.spread is not None:
             parts[0] += f" ({write_ends(self.spread, write)})"
-        parts += [f"{name.capitalize()}: {write(value)} {unit}" for name, value in self.expected]
+        parts += [f"{name.capitalize()}: {write(value)} {unit_of(value)}" for name, value in self.expected]
         return ". ".join([*parts, self._judgement()]) + "."
 
     def kept(self, guess: Guess) -> Kept:
@@ -205,13 +209,13 @@ class Answer:
         if guess is None:
             return "Your guess came after the answer and does not count" if asked._is_late else "You made no guess"
         ends, kept = ends_of(guess), self.kept(guess)
-        said = f"Your {'range' if kept.is_range else 'guess'} of {write_ends(guess, write)} {asked.unit}"
+        said = f"Your {'range' if kept.is_range else 'guess'} of {write_ends(guess, write)} {asked.unit_of(guess)}"
         if kept.held:
             return f"{said} {'holds it' if kept.is_range else 'was right'}"
         is_high = ends[0] > self.measured
         gap = ends[0] - self.measured if is_high else self.measured - ends[-1]
         verb = "lies" if kept.is_range else "was"
-        return f"{said} {verb} {write(gap)} {asked.unit} too {'high' if is_high else 'low'}"
+        return f"{said} {verb} {write(gap)} {asked.unit_of(gap)} too {'high' if is_high else 'low'}"
 
     def marks(self) -> list[tuple[str, Guess, str, str]]:
         """Name, value or range, symbol and Okabe-Ito colour, from the bottom of the picture to its top."""

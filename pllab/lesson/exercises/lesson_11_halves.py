@@ -7,6 +7,7 @@ gradients among its results; the gradients are held against autograd's.
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +23,10 @@ _SHAPES = [((5, 3), 7), ((4, 6, 3), 7), ((3, 5, 4, 2), 9), ((4, 4, 4), 2), ((2, 
 
 
 class _Chain:
-    """A chain of linear layers without bias, what each was given, and the gradients that autograd finds."""
+    """A chain of linear layers without bias, what each is given, and the gradients that autograd finds.
+
+    The gradients are computed when they are asked for, so there are none in the process of the function.
+    """
 
     def __init__(
         self, widths: Sequence[int], rows: int, seed: int = 0, weights: list[torch.Tensor] | None = None
@@ -31,14 +35,27 @@ class _Chain:
         sizes = list(zip(widths, widths[1:], strict=False))
         drawn = [torch.randn(out, into, generator=draw, dtype=torch.float64) for into, out in sizes]
         self.weights = weights or drawn
-        leaves = [weight.clone().requires_grad_() for weight in self.weights]
-        x = torch.randn(rows, widths[0], generator=draw, dtype=torch.float64).requires_grad_()
-        self.inputs, y = [], x
-        for leaf in leaves:
-            self.inputs.append(y.detach().clone())
-            y = y @ leaf.T
+        *self.inputs, y = self._outputs(torch.randn(rows, widths[0], generator=draw, dtype=torch.float64), self.weights)
         self.grad = torch.randn(y.shape, generator=draw, dtype=torch.float64)
-        self.dx, *self.dw = torch.autograd.grad(y, [x, *leaves], self.grad)
+
+    @staticmethod
+    def _outputs(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The input, and what each layer makes of it."""
+        return list(accumulate(weights, lambda y, weight: y @ weight.T, initial=x))
+
+    def _all_gradients(self) -> tuple[torch.Tensor, ...]:
+        leaves = [leaf.clone().requires_grad_() for leaf in (self.inputs[0], *self.weights)]
+        return torch.autograd.grad(self._outputs(leaves[0], leaves[1:])[-1], leaves, self.grad)
+
+    @property
+    def dx(self) -> torch.Tensor:
+        """The gradient of the input."""
+        return self._all_gradients()[0]
+
+    @property
+    def dw(self) -> list[torch.Tensor]:
+        """The gradients of the weights."""
+        return list(self._all_gradients()[1:])
 
 
 class _Watched(TorchDispatchMode):
