@@ -1,10 +1,13 @@
 """The instructor's guide: own headings, two weeks by the hour, five moments and misconceptions of every lesson."""
 
+import builtins
 import re
+import symtable
 
 import pytest
 
 from pllab.lesson.course import read_course
+from pllab.lesson.keeping import names_read
 from tests.lesson.committed import FOLDER, markdown, read
 from tests.lesson.test_course import num_words
 
@@ -60,6 +63,16 @@ def test_a_moment_asks_runs_and_shows_its_outputs_but_neither_its_code_nor_what_
     assert all(cell.outputs for cell in live), "for the day on which the machine fails"
     assert all(cell.metadata.jupyter == {"source_hidden": True} for cell in (ask, *live))
     assert re.fullmatch(r"<details><summary>.*</summary>\n.*\n</details>", said.source, re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["late", "memory", "hang", "number", "golf", "studio"])
+def test_a_moment_runs_alone_in_a_new_kernel(name):
+    """They are shown on five days, and not in the guide's order."""
+    codes = [cell.source for cell in CELLS if cell.cell_type == "code" and cell.id.startswith(f"90-{name}-")]
+    code = "\n".join(source for source in codes if not source.startswith("%%px"))
+    symbols = symtable.symtable(code, name, "exec").get_symbols()
+    made_here = {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
+    assert set(names_read(code)) - made_here <= set(dir(builtins))
 
 
 def output_of(cell_id):

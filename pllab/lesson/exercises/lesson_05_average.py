@@ -177,7 +177,7 @@ def skipped(average_gradients: Function) -> None:
             _compare(average_gradients, kind)
 
 
-@case("no gradient travels twice (the messages are counted)")
+@case("no gradient travels twice (what is sent is counted)")
 def few_messages(average_gradients: Function) -> None:
     """What has no gradient sends nothing, and a tied weight is sent once."""
     model = Small(_ALL_KINDS)
