@@ -128,9 +128,10 @@ def test_ranks_end_with_their_name(nothing_left):
 def test_a_rank_that_ends_in_a_cell_is_named_and_all_are_ended(nothing_left, capsys):
     ranks = Ranks(2, "gloo")
     words = r"rank 1 ended with exit code 5 \(all ranks were ended; make new Ranks\(2\)\)"
+    ends = "import os, time\nif rank == 1:\n    os.write(2, b'out of paper')\n    os._exit(5)\n"
     with pytest.raises(RankError, match=words) as caught:
-        ranks.execute("import os, time\nif rank == 1:\n    os._exit(5)\ndist.barrier()\ntime.sleep(600)")
-    assert caught.value.rank == 1
+        ranks.execute(f"{ends}dist.barrier()\ntime.sleep(600)")
+    assert caught.value.rank == 1 and "out of paper" in str(caught.value)
     assert ranks.stopped
 
 
