@@ -1,5 +1,5 @@
 # make lab    open the lessons in JupyterLab
-# make test   everything: style, types, unit tests, then every notebook
+# make test   style, types, quick tests and every notebook
 # make check  style and types alone
 # make exhaustive   the long tests that make test leaves out
 # make site   the lessons and the bubble studio as pages, in build/site

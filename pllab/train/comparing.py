@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from pllab import comm
 from pllab.arguments import require, whole_number
-from pllab.comm.devices import synchronize
+from pllab.comm.devices import describe_machine, synchronize
 from pllab.comm.shared_memory import held_for_others
 from pllab.show import Figure, chart, figure
 from pllab.train.config import TrainConfig
@@ -88,7 +88,8 @@ class StrategyComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dump`."""
-        return {**asdict(self), "rows": [{**asdict(row), "is_equal": self.holds(row)} for row in self.rows]}
+        rows = [{**asdict(row), "is_equal": self.holds(row)} for row in self.rows]
+        return {"machine": describe_machine(), **asdict(self), "rows": rows}
 
     def picture(self) -> Figure:
         """Time against memory, every strategy a point."""

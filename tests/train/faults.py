@@ -273,8 +273,8 @@ def summary(outcomes: list[Outcome]) -> dict[str, object]:
         rows.append([moment, *map(str, counts), f"{max(waits):.1f}"])
     about = (
         "training under torchrun on one agent with 2 ranks or two agents with one each, a checkpoint every 3 steps; a "
-        "rank or an agent is killed once. In set-up, a rank that waits for one of another agent goes on at its "
-        "deadline, here 60 s."
+        "rank or an agent is killed once. In set-up, a rank that waits for a rank of another agent goes on at the "
+        "deadline of that wait, here 60 s."
     )
     counted = ["Tries", "With other losses", "Steps repeated", "Orphans", "Hangs"]
     return {"about": about, "head": ["Killed in", *counted, "Longest s to go on"], "rows": rows}

@@ -30,7 +30,8 @@ def test_every_layout_has_a_row_with_an_equal_loss_and_sharding_takes_less_memor
     held = {row.name: row.peak_bytes for row in result.rows}
     assert held["data_parallel-2-zero3"] < held["data_parallel-2"]
     assert held[ONE_F_ONE_B] < held[GPIPE] < held["single-1"]  # half the micro-batches, and half the model
-    assert json.loads(json.dumps(result.to_json()))["rows"][0]["name"] == "single-1"
+    told = json.loads(json.dumps(result.to_json()))
+    assert told["rows"][0]["name"] == "single-1" and told["machine"]["cores"] >= 1
     assert "strategies" in result.picture().alt
 
 
