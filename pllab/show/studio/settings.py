@@ -31,7 +31,7 @@ STORIES = {  # what a family shows, in a sentence for a lecture
     "interleaved 1F1B": "Look at both ends: with two thin stages a rank, filling and draining take half the time.",
     "breadth-first": "Two thin stages a rank, and all micro-batches pass a stage before the next one begins.",
     "ZB-H1": "The backward is cut in two: weight gradients W wait for nobody and fill the drain; memory as in 1F1B.",
-    "ZB-H2": "Look at the W's: they wait for nobody and fill the gaps; without a barrier (b) only messages leave some.",
+    "ZB-H2": "Look at the W's: they wait for nobody and fill the gaps; without a barrier (b) only messages leave gaps.",
     "interleaved zero bubble": "Interleaved 1F1B with the backward cut in two: a third of its bubble, in less memory.",
     "ZB-V": "Two stages a rank in a V: the last one is on rank 0, so all ranks hold the same, and W fills the corners.",
     "V-half": "The V with fewer forwards ahead: about half the memory of 1F1B.",
