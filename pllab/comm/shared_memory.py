@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from pllab.arguments import require
 from pllab.comm.collectives import (
+    Pending,
     all_gather_object,
     all_reduce,
     backend_name,
@@ -117,27 +118,45 @@ class SharedBuffer:
                     other.copy_(total)
             dist.barrier(self._group)
 
-    def reduce_scatter(self, part: torch.Tensor) -> None:
-        """Fill `part` with this rank's share of the sum of all tensors, none of which changes.
+    def reduce_scatter_async(self, part: torch.Tensor) -> Pending:
+        """Start filling `part` with this rank's share of the sum of all tensors, none of which changes.
 
         Worked example with two ranks: [1, 2] and [10, 20] give [11] on rank 0 and [22] on rank 1. A shorter part is
         the share of the first numbers only.
 
+        The ranks say that they have written, and go on; `wait()` adds up. Nothing says when all have read: write into
+        this tensor again only after the wait for a later call, of another buffer, that came after the wait for this.
+
         Raises:
-            PeerError: another rank went away or did not come in time.
+            PeerError: another rank went away or did not come in time (also from `wait`).
         """
         size = part.numel()
         used = self.tensor[: size * len(self._rows)]
         if link_is_open():
-            return reduce_scatter_async(part, used, self._group).wait()
+            return reduce_scatter_async(part, used, self._group)
         note_tensor("reduce_scatter", used, group=self._group)
         with in_words("reduce_scatter", rank()):
-            dist.barrier(self._group)
-            first, second, *others = self._rows[:, self._number * size :][:, :size]
-            torch.add(first, second, out=part)
-            for other in others:
-                part.add_(other)
-            dist.barrier(self._group)  # all have read, so each may write to its tensor
+            all_have_written = dist.barrier(self._group, async_op=True)
+        return Pending("reduce_scatter", _Sum(all_have_written, part, self._rows[:, self._number * size :][:, :size]))
+
+
+class _Sum:
+    """A handle like torch's: the wait for all ranks, and then the sum of what they have written."""
+
+    def __init__(self, all_have_written: dist.Work, part: torch.Tensor, rows: torch.Tensor) -> None:
+        self._all_have_written, self._part, self._rows = all_have_written, part, rows
+
+    def wait(self) -> None:
+        """Fill the part with the sum of the rows."""
+        self._all_have_written.wait()
+        first, second, *others = self._rows
+        torch.add(first, second, out=self._part)
+        for other in others:
+            self._part.add_(other)
+
+    def is_completed(self) -> bool:
+        """Whether `wait` would not wait."""
+        return bool(self._all_have_written.is_completed())
 
 
 def _chunk(numel: int, number: int, num_ranks: int) -> tuple[int, int]:

@@ -106,7 +106,7 @@ class FullyShardedDataParallel(Averaging):
         # Not from the pieces' version counters alone: a fused optimizer leaves them as they are. Without the model the
         # hook does nothing, and stays: Python may free a model while torch goes through these hooks.
         register_optimizer_step_post_hook(weak_hook(self._stepped))
-        self._begin()
+        self._reset()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the wrapped model on this rank's share of the batch."""
@@ -235,6 +235,13 @@ class FullyShardedDataParallel(Averaging):
 
     def _begin(self) -> None:
         """Forget an unfinished backward, so that an exception in it does not affect the next one."""
+        if self._is_in_backward:
+            self._sums.forget()
+            for shard in (shard for unit in self._all for shard in unit.trained):
+                shard.drop_gradients()
+        self._reset()
+
+    def _reset(self) -> None:
         self._is_in_backward = False
         self._reduced = 0
         for unit in self._all:
@@ -279,7 +286,7 @@ class FullyShardedDataParallel(Averaging):
             self._drop_unused()
         for unit in self._all:
             self._free(unit)
-        self._begin()
+        self._reset()
 
     def _drop_unused(self) -> None:
         """Leave parameters that no rank used without a gradient."""
@@ -296,7 +303,10 @@ class FullyShardedDataParallel(Averaging):
 
 
 class _GradientSums:
-    """Sums of gradients over the ranks: in shared memory, made once, or by a message for each shard."""
+    """Sums of gradients over the ranks, one at a time: in shared memory, or by a message for each shard.
+
+    Shared memory is two buffers in turn, so that a rank writes into one while another still reads the other.
+    """
 
     def __init__(
         self, shards: Sequence[Shard], device: torch.device, group: comm.Group | None, share_memory: bool
@@ -304,33 +314,41 @@ class _GradientSums:
         self._group = group
         self._under_way: tuple[Shard, comm.Pending] | None = None
         self.messages: list[torch.Tensor] = []
-        """The message buffers in use: the part of a sum and the whole that is summed."""
+        """The message buffers in use: the part of a sum and the whole that is summed, if it is not shared."""
         sizes: dict[torch.dtype, int] = {}
         for shard in shards if share_memory else ():
             sizes[shard.dtype] = max(sizes.get(shard.dtype, 0), shard.whole_numel)
-        self._shared = {dtype: comm.shared_buffer(numel, dtype, device, group) for dtype, numel in sizes.items()}
-        self.is_shared = any(self._shared.values())
+        self._shared = {
+            dtype: [comm.shared_buffer(numel, dtype, device, group) for _ in range(2)] for dtype, numel in sizes.items()
+        }
+        self.is_shared = any(buffer for pair in self._shared.values() for buffer in pair)
 
     def add(self, shard: Shard) -> list[bool]:
-        """Sum the gradients of a shard; return which parameters have one on this rank."""
+        """Start to sum the gradients of a shard; return which parameters have one on this rank."""
         self.wait()  # one at a time bounds the memory
-        buffer = self._shared.get(shard.dtype)
-        part = torch.empty(shard.numel, dtype=shard.dtype, device=shard.device)
+        pair = self._shared.get(shard.dtype, [None])
+        pair.reverse()
+        buffer, part = pair[0], torch.empty(shard.numel, dtype=shard.dtype, device=shard.device)
         flat = part.new_empty(shard.whole_numel) if buffer is None else buffer.tensor[: shard.whole_numel]
         shard.copy_gradients(flat)
         if buffer is None:
             self.messages = [part, flat]
             self._under_way = shard, comm.reduce_scatter_async(part, flat, self._group)
-            return shard.drop_gradients()
-        used = shard.drop_gradients()
-        buffer.reduce_scatter(part)
-        shard.add_gradient(part)
-        return used
+        else:
+            self.messages = [part]
+            self._under_way = shard, buffer.reduce_scatter_async(part)
+        return shard.drop_gradients()
 
     def wait(self) -> None:
-        """Wait for the message under way."""
+        """Wait for the sum under way, and add it to the gradients of its pieces."""
         if self._under_way is not None:
             shard, pending = self._under_way
             pending.wait()
             shard.add_gradient(self.messages[0])
+            self._under_way, self.messages = None, []
+
+    def forget(self) -> None:
+        """Let go of a sum that an unfinished backward left under way."""
+        if self._under_way is not None:
+            self._under_way[1].wait()
             self._under_way, self.messages = None, []

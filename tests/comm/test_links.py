@@ -112,7 +112,7 @@ def made_before(number, size):
     for phase in (nullcontext(), slow_link()):
         with phase as link, record_messages() as ledger:
             buffer.tensor.fill_(number + 1)
-            buffer.reduce_scatter(part)
+            buffer.reduce_scatter_async(part).wait()
             buffer.all_reduce()
             for model in models:
                 model.zero_grad()

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from itertools import product
 from pathlib import Path
 
@@ -84,12 +85,26 @@ def shares_of_sums(number, size):
             sent = torch.randint(-3, 4, (size * length,), generator=torch.Generator().manual_seed(number)).to(dtype)
             buffer.tensor[: size * length].copy_(sent)
             with record_messages() as ledger:
-                buffer.reduce_scatter(part := torch.empty(length, dtype=dtype))
+                buffer.reduce_scatter_async(part := torch.empty(length, dtype=dtype)).wait()
             counted = [Message("reduce_scatter", tuple(sent.shape), sent.nbytes, None, 0)]
             all_reduce(sent)
             is_sum = torch.equal(part, sent[number * length :][:length])
             outcome[dtype, length] = is_sum and ledger.messages == counted
     return outcome
+
+
+def sums_in_turn(number, size):
+    """Eight sums in two buffers in turn, each read when the next is written; in some turns a rank reads late."""
+    buffers, sums, under_way = [shared_buffer(size * 1000, torch.float32) for _ in range(2)], [], []
+    for turn in range(8):
+        time.sleep(0.02 if turn % size == number else 0)
+        for pending in under_way:
+            pending.wait()
+        buffers[turn % 2].tensor.fill_(10 * turn + number)
+        sums.append(torch.empty(1000))
+        under_way = [buffers[turn % 2].reduce_scatter_async(sums[-1])]
+    under_way[0].wait()
+    return [part.unique().tolist() for part in sums]
 
 
 def share_and_let_go(number, size):
@@ -146,6 +161,7 @@ def run_all(number, size):
     return {
         "sums": sums(number, size),
         "shares": shares_of_sums(number, size),
+        "in turn": sums_in_turn(number, size),
         "refused": refused(number, size) if size == 2 else None,
         "let go": share_and_let_go(number, size) if size == 2 else None,
     }
@@ -174,6 +190,12 @@ def test_same_sum_as_torch_and_the_same_bits_everywhere(seen):
 def test_every_rank_gets_its_share_of_the_sum(seen):
     for ranks in seen.values():
         assert all(all(one["shares"].values()) for one in ranks)
+
+
+def test_with_two_buffers_in_turn_nobody_writes_what_another_has_yet_to_read(seen):
+    for size, ranks in seen.items():
+        sums = [[float(size * 10 * turn + sum(range(size)))] for turn in range(8)]
+        assert [one["in turn"] for one in ranks] == [sums] * size
 
 
 def test_the_mappings_go_with_the_buffer_and_the_ledger_has_one_message(seen):

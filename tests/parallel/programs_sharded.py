@@ -1,6 +1,7 @@
 """What the ranks of the tests of sharding run, each with its own checks against one process with the whole batch."""
 
 import gc
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -163,15 +164,39 @@ def a_parameter_may_be_used_by_one_rank_or_by_none(rank: int, world_size: int, s
     assert found["blocks.0.extra"] is not None and found["blocks.1.extra"] is None
 
 
+def _reduced_early() -> Chain:
+    """Blocks whose gradients are all there in the middle of backward: those that nobody uses are frozen."""
+    chain = Chain()
+    for block in chain.blocks:
+        block.extra.requires_grad_(False)
+    return chain
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def a_slow_rank_adds_up_what_the_others_have_written(rank: int, world_size: int, share_memory: bool) -> None:
+    """It reads a sum when the others have gone on to the next one."""
+    chain = _reduced_early()
+    model = FullyShardedDataParallel(chain, share_memory=share_memory)
+    for block in chain.blocks if rank == 1 else ():
+        block.register_forward_hook(lambda *words: words[-1].register_hook(lambda _: time.sleep(0.02)) and None)
+    loss_of(model, *share(0, rank, world_size)).backward()
+    assert_stepped(model, 0)
+
+
 @PROGRAMS.add(**EVERYWHERE)
 def a_step_after_an_error_is_right(rank: int, world_size: int, share_memory: bool) -> None:
     """A forward and a backward that fail leave nothing behind."""
-    model = FullyShardedDataParallel(Chain(), share_memory=share_memory)
+    model = FullyShardedDataParallel(_reduced_early(), share_memory=share_memory)
     with pytest.raises(IndexError):
         model(torch.full((1, 2), 99))
     loss = loss_of(model, *share(0, rank, world_size))
     with pytest.raises(ZeroDivisionError):
         (loss * _Failing.apply(torch.ones((), requires_grad=True))).backward()
+    in_the_middle = model.module.blocks[0].register_forward_hook(lambda *words: _Failing.apply(words[-1]))
+    with pytest.raises(ZeroDivisionError), comm.record_messages() as ledger:
+        loss_of(model, *share(0, rank, world_size)).backward()
+    assert ledger.count("reduce_scatter") == NUM_BLOCKS - 1, "the last of them is under way"
+    in_the_middle.remove()
     model.zero_grad()
     loss_of(model, *share(1, rank, world_size)).backward()
     assert_stepped(model, 1)
