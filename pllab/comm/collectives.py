@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -93,20 +93,10 @@ def all_reduce(
     _start("all_reduce", partial(dist.all_reduce, tensor, operation, group=group), tensor.nbytes).wait()
 
 
-class Handle(Protocol):
-    """What torch gives back for a call that has begun, or what stands in for it."""
-
-    def wait(self) -> Any:
-        """Wait for the result."""
-
-    def is_completed(self) -> bool:
-        """Whether the result is there."""
-
-
 class Pending:
     """A message under way: `wait()` returns when the tensor holds the result."""
 
-    def __init__(self, operation: str, work: "Handle | Future[dist.Work] | None") -> None:
+    def __init__(self, operation: str, work: "dist.Work | Future[dist.Work] | None") -> None:
         self._operation = operation
         self._work = work
 

@@ -137,26 +137,23 @@ class SharedBuffer:
         note_tensor("reduce_scatter", used, group=self._group)
         with in_words("reduce_scatter", rank()):
             all_have_written = dist.barrier(self._group, async_op=True)
-        return Pending("reduce_scatter", _Sum(all_have_written, part, self._rows[:, self._number * size :][:, :size]))
+        return _PendingSum(all_have_written, part, self._rows[:, self._number * size :][:, :size])
 
 
-class _Sum:
-    """A handle like torch's: the wait for all ranks, and then the sum of what they have written."""
+class _PendingSum(Pending):
+    """A sum in shared memory: `wait()` adds up this rank's share once all ranks have written."""
 
     def __init__(self, all_have_written: dist.Work, part: torch.Tensor, rows: torch.Tensor) -> None:
-        self._all_have_written, self._part, self._rows = all_have_written, part, rows
+        super().__init__("reduce_scatter", all_have_written)
+        self._part, self._rows = part, rows
 
     def wait(self) -> None:
         """Fill the part with the sum of the rows."""
-        self._all_have_written.wait()
+        super().wait()
         first, second, *others = self._rows
         torch.add(first, second, out=self._part)
         for other in others:
             self._part.add_(other)
-
-    def is_completed(self) -> bool:
-        """Whether `wait` would not wait."""
-        return bool(self._all_have_written.is_completed())
 
 
 def _chunk(numel: int, number: int, num_ranks: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ goes into the folder of the class, see `class_folder.py`.
 """
 
 import math
+import re
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
@@ -137,8 +138,9 @@ class Prediction:
         return f"{write_ends(self._guess, '{:g}'.format)} {self.unit_of(self._guess)}"
 
     def unit_of(self, value: Guess) -> str:
-        """The unit after a number or a range: of what is counted, 1 is a `rank` and not 1 `ranks`."""
-        return self.unit.removesuffix("s") if self.counted and value == 1 and " " not in self.unit else self.unit
+        """The unit after a number or a range: of what is counted, `1 rank` or `1 micro-batch`, and not `1 ranks`."""
+        is_one = self.counted and value == 1 and " " not in self.unit
+        return re.sub("(?<=h)es$|s$", "", self.unit) if is_one else self.unit
 
     def write(self, value: float) -> str:
         """Three digits; a number too small for the axis is only bounded: on 0 to 20, 8e-06 is `below 0.01`."""

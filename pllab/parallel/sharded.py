@@ -234,8 +234,12 @@ class FullyShardedDataParallel(Averaging):
     # Backward: gather before, reduce and free after.
 
     def _begin(self) -> None:
-        """Forget an unfinished backward, so that an exception in it does not affect the next one."""
-        if self._is_in_backward:
+        """Forget an unfinished backward and what `no_sync` collected before it: an exception does not affect the next.
+
+        Nothing is forgotten in the middle of a backward, where a checkpoint computes the whole model again.
+        """
+        is_running = torch._C._current_graph_task_id() != -1
+        if self._is_in_backward and not is_running:
             self._sums.forget()
             for shard in (shard for unit in self._all for shard in unit.trained):
                 shard.drop_gradients()
@@ -332,11 +336,10 @@ class _GradientSums:
         flat = part.new_empty(shard.whole_numel) if buffer is None else buffer.tensor[: shard.whole_numel]
         shard.copy_gradients(flat)
         if buffer is None:
-            self.messages = [part, flat]
-            self._under_way = shard, comm.reduce_scatter_async(part, flat, self._group)
+            self.messages, pending = [part, flat], comm.reduce_scatter_async(part, flat, self._group)
         else:
-            self.messages = [part]
-            self._under_way = shard, buffer.reduce_scatter_async(part)
+            self.messages, pending = [part], buffer.reduce_scatter_async(part)
+        self._under_way = shard, pending
         return shard.drop_gradients()
 
     def wait(self) -> None:

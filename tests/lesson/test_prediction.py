@@ -73,12 +73,15 @@ def test_numbers_are_written_as_people_read_them(measured, said):
     assert Answer(_ask(), measured, "real").sentence() == f"Measured (real): {said}. You made no guess."
 
 
-def test_of_what_is_counted_one_is_told_in_the_singular():
-    asked = predict("How many?", unit="ranks", low=0, high=4, counted=True)
+@pytest.mark.parametrize(
+    ("unit", "one"), [("ranks", "rank"), ("micro-batches", "micro-batch"), ("of 4 ranks", "of 4 ranks")]
+)
+def test_of_what_is_counted_one_is_told_in_the_singular(unit, one):
+    asked = predict("How many?", unit=unit, low=0, high=4, counted=True)
     asked.guess = 2
-    assert Answer(asked, 1, "real").sentence() == "Measured (real): 1 rank. Your guess of 2 ranks was 1 rank too high."
-    of_four = predict("How many?", unit="of 4 ranks", low=0, high=4, counted=True)
-    assert Answer(of_four, 1, "real").sentence() == "Measured (real): 1 of 4 ranks. You made no guess."
+    told = f"Measured (real): 1 {one}. Your guess of 2 {unit} was 1 {one} too high."
+    assert Answer(asked, 1, "real").sentence() == told
+    assert asked.write_guess() == f"2 {unit}"
 
 
 @pytest.mark.parametrize("guess", [None, 2.0, (1.0, 3.0)])

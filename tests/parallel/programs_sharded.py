@@ -16,6 +16,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ProfilerActivity, profile
 from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
 from pllab.parallel import FullyShardedDataParallel
@@ -121,6 +122,17 @@ def gradients_of_two_batches_add_up(rank: int, world_size: int, share_memory: bo
     assert_stepped(twice, 0, 1)
     sum(loss_of(at_once, *share(step, rank, world_size)) for step in range(2)).backward()
     assert_stepped(at_once, 0, 1)
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def gradients_stay_when_the_whole_model_is_computed_again(rank: int, world_size: int, share_memory: bool) -> None:
+    """A forward in the middle of a backward does not mean that the backward has failed."""
+    model = FullyShardedDataParallel(Chain(), share_memory=share_memory)
+    with model.no_sync():
+        loss_of(model, *share(0, rank, world_size)).backward()
+    tokens, targets = share(1, rank, world_size)
+    nn.functional.cross_entropy(checkpoint(model, tokens, use_reentrant=False).flatten(0, 1), targets).backward()
+    assert_stepped(model, 0, 1)
 
 
 @PROGRAMS.add(**EVERYWHERE)
