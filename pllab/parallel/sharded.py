@@ -335,10 +335,11 @@ class _GradientSums:
         buffer, part = pair[0], torch.empty(shard.numel, dtype=shard.dtype, device=shard.device)
         flat = part.new_empty(shard.whole_numel) if buffer is None else buffer.tensor[: shard.whole_numel]
         shard.copy_gradients(flat)
+        self.messages = [part, flat] if buffer is None else [part]  # first: whoever hears the message counts its bytes
         if buffer is None:
-            self.messages, pending = [part, flat], comm.reduce_scatter_async(part, flat, self._group)
+            pending = comm.reduce_scatter_async(part, flat, self._group)
         else:
-            self.messages, pending = [part], buffer.reduce_scatter_async(part)
+            pending = buffer.reduce_scatter_async(part)
         self._under_way = shard, pending
         return shard.drop_gradients()
 
