@@ -7,13 +7,12 @@ from pllab.lesson.guesses import Calibration, calibration
 from pllab.lesson.keeping import Parts, mine, parts
 from pllab.lesson.prediction import Prediction, predict
 from pllab.lesson.source import Source, show_source
-from pllab.lesson.verdict import NotRight, Outcome, Result, Verdict
+from pllab.lesson.verdict import Outcome, Result, Verdict
 
 __all__ = [
     "Calibration",
     "Case",
     "Exercise",
-    "NotRight",
     "Outcome",
     "Parts",
     "Prediction",

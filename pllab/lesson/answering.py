@@ -27,7 +27,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
 from pkgutil import resolve_name
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -37,7 +37,7 @@ from pllab import comm
 from pllab.comm.processes import answer_with_stack
 from pllab.lesson.encoding import decode, encode, write_back
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.own_code import copied, their_line
+from pllab.lesson.own_code import copied, functions_of, their_line
 
 _CHECKS = "pllab.lesson.exercises"
 _PACKAGED = (
@@ -190,11 +190,9 @@ def take_out(paths: Sequence[str]) -> None:
         sys.meta_path.insert(0, _Later(later))
     for path in set(paths) - set(later):
         module, _, name = path.rpartition(".")
-        thing = getattr(sys.modules[module], name)
-        for one in vars(thing).values() if isinstance(thing, type) else [thing]:
-            core = getattr(one, "__wrapped__", one)
-            if isinstance(core, FunctionType) and not core.__code__.co_freevars:
-                core.__code__ = _refusing(path)
+        for function in functions_of(getattr(sys.modules[module], name)):
+            if not function.__code__.co_freevars:
+                function.__code__ = _refusing(path)
 
 
 class _Later(MetaPathFinder):

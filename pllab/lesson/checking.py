@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from pllab.lesson.asking import judge
-from pllab.lesson.exercise import Exercise, find
+from pllab.lesson.exercise import find
 from pllab.lesson.fork_server import ForkServer
 from pllab.lesson.keeping import keep
 from pllab.lesson.packing import pack
-from pllab.lesson.verdict import NotRight, Outcome, Verdict
+from pllab.lesson.verdict import Outcome, Verdict
 
 PRELOADED = (
     "torch",
@@ -37,35 +37,19 @@ PRELOADED = (
 )
 
 
-def check(
-    exercise_id: str,
-    solution: Callable[..., Any] | None,
-    *,
-    deadline_s: float | None = None,
-    strict: bool | None = None,
-) -> Verdict:
-    """Check a solution: not attempted, not yet with hints, or right; it raises only if it is strict.
+def check(exercise_id: str, solution: Callable[..., Any] | None, *, deadline_s: float | None = None) -> Verdict:
+    """Check a solution: not attempted, not yet with hints, or right.
 
     Example: `check("09.1", make_tasks)` as the last line of a cell shows the verdict under it. A right solution is kept
     in the learner's `my_pllab.py`.
 
     deadline_s: seconds that all cases together may take; by default the exercise's.
-    strict: raise if the solution is not right; by default the switch `PLLAB_STRICT=1` in the environment decides.
 
     Raises:
         ValueError: there is no exercise of that number.
-        NotRight: only when strict, with the verdict as its message.
     """
     exercise = find(exercise_id)
-    verdict = _judge(exercise, solution, exercise.deadline_s if deadline_s is None else deadline_s)
-    if strict is None:  # a switch for teachers and for tests
-        strict = os.environ.get("PLLAB_STRICT") == "1"
-    if strict and verdict.outcome is not Outcome.RIGHT:
-        raise NotRight(str(verdict))
-    return verdict
-
-
-def _judge(exercise: Exercise, solution: Callable[..., Any] | None, deadline_s: float) -> Verdict:
+    deadline_s = exercise.deadline_s if deadline_s is None else deadline_s
     packed = pack(exercise, solution)
     if isinstance(packed, Verdict):
         return packed

@@ -9,7 +9,6 @@ import ast
 import builtins
 import functools
 import importlib
-import inspect
 import linecache
 import os
 import re
@@ -26,7 +25,7 @@ from typing import Any
 
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
-from pllab.lesson.own_code import codes_of
+from pllab.lesson.own_code import functions_of
 
 _HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
 
@@ -202,7 +201,7 @@ def source_of(thing: Any) -> str:
     Raises:
         CannotKeep: it cannot be found.
     """
-    files = {code.co_filename for code in codes_of(thing)} or set(linecache.cache)
+    files = {function.__code__.co_filename for function in functions_of(thing)} or set(linecache.cache)
     for name in sorted(files, reverse=True):
         text = "".join(linecache.getlines(name))
         try:
@@ -218,11 +217,8 @@ def source_of(thing: Any) -> str:
 
 def namespace_of(thing: Any) -> dict[str, Any]:
     """The names that a definition takes from its surroundings."""
-    methods = vars(thing).values() if isinstance(thing, type) else [thing]
-    functions = [inspect.unwrap(one) for one in methods if isinstance(one, FunctionType)]
-    if functions:
-        return functions[0].__globals__
-    return vars(sys.modules.get(thing.__module__) or builtins)
+    function = next(functions_of(thing), None)
+    return function.__globals__ if function else vars(sys.modules.get(thing.__module__) or builtins)
 
 
 def names_read(source: str) -> list[str]:

@@ -1,12 +1,13 @@
 """Whose code it is: the learner's, or that of Python, libraries or pllab."""
 
 import functools
+import inspect
 import os
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 
 import pllab
@@ -33,18 +34,6 @@ def their_line(error: BaseException) -> str:
     return f"line {own[-1].lineno} of {own[-1].name}: {own[-1].line}".removesuffix(": ")
 
 
-def _core(thing: Any) -> Any:
-    while True:
-        if isinstance(thing, functools.partial):
-            thing = thing.func
-        elif isinstance(thing, MethodType | classmethod | staticmethod):
-            thing = thing.__func__
-        elif hasattr(thing, "__wrapped__"):
-            thing = thing.__wrapped__
-        else:
-            return thing
-
-
 def copied(function: Callable[..., Any]) -> Callable[..., Any]:
     """Another function with the same code, which still works when the body of the first is replaced.
 
@@ -56,10 +45,12 @@ def copied(function: Callable[..., Any]) -> Callable[..., Any]:
     return other
 
 
-def codes_of(thing: Any) -> Iterator[CodeType]:
-    """The code of a function, or of the methods of a class."""
-    thing = _core(thing)
+def functions_of(thing: Any) -> Iterator[FunctionType]:
+    """A function as it was written, without what is wrapped around it; of a class its methods.
+
+    What a dataclass makes is left out.
+    """
     for one in vars(thing).values() if isinstance(thing, type) else [thing]:
-        code = getattr(_core(one), "__code__", None)
-        if isinstance(code, CodeType) and not code.co_filename.startswith("<string>"):
-            yield code
+        core = inspect.unwrap(getattr(one, "__func__", getattr(one, "func", one)))  # of a method, and of a partial
+        if isinstance(core, FunctionType) and core.__code__.co_filename != "<string>":
+            yield core

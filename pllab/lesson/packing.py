@@ -14,7 +14,7 @@ import cloudpickle
 
 from pllab.lesson.exercise import Exercise
 from pllab.lesson.keeping import namespace_of
-from pllab.lesson.own_code import codes_of, is_theirs
+from pllab.lesson.own_code import functions_of, is_theirs
 from pllab.lesson.verdict import Outcome, Verdict, refusal
 
 _CANNOT_TRAVEL = (
@@ -54,6 +54,6 @@ def _is_stub(solution: Callable[..., Any]) -> bool:
 def _sources(solution: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The learner's cells that the solution comes from, so that its traceback has their lines."""
     beside = [one for one in namespace_of(solution).values() if isinstance(one, FunctionType | type)]
-    for name in {code.co_filename for one in (solution, *beside) for code in codes_of(one)}:
+    for name in {each.__code__.co_filename for one in (solution, *beside) for each in functions_of(one)}:
         if is_theirs(name):
             yield name, tuple(linecache.getlines(name))

@@ -18,10 +18,6 @@ class Outcome(StrEnum):
     RIGHT = "right"
 
 
-class NotRight(AssertionError):
-    """Raised instead of shown when checks are strict; the message is the verdict's text."""
-
-
 _CELL = "text-align:left;vertical-align:top"
 _MORE_HELP = "open Hint 1 above the check"
 _BUSY = "other programs had the machine, and the time ran out; close some of them and run the check again"
