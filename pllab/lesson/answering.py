@@ -1,7 +1,8 @@
 """The process of the learner's function: it answers the questions of a check with data, and knows nothing else.
 
     the check: asking                       this process: run
-    job          the packed function   ->   read; what the exercise asks for is taken out of the package
+    job          the packed function,  ->   what the exercise asks for is taken out of the package,
+                 or a notebook's cells      then the function is read, or made of the cells
     question     the arguments         ->   call it
                                        <-   a call of a function that the check gave, if there was one
     answer                             ->
@@ -22,7 +23,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -36,18 +37,16 @@ import torch
 from pllab import comm
 from pllab.comm.processes import answer_with_stack
 from pllab.lesson.encoding import decode, encode, write_back
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Refused, Wrong
+from pllab.lesson.extraction import pack_cells
 from pllab.lesson.own_code import copied, functions_of, their_line
 
 _CHECKS = "pllab.lesson.exercises"
 _PACKAGED = (
     "This is {name} of the package, which is what the exercise asks for; write it yourself. Its helpers may be called."
 )
+_CANNOT_BE_READ = "The process of the check could not read your function; define it, and all it uses, in the notebook."
 _enter_group = copied(comm.setup)  # an exercise asks for it
-
-
-class Packaged(BaseException):
-    """The function called the package's own version of what the exercise asks for."""
 
 
 class Stopped(BaseException):
@@ -83,16 +82,24 @@ def run() -> None:
     room = ChecksRoom()
     program = room.find(job["ranks"]["program"]) if "ranks" in job else None  # while the package is whole
     take_out(job["package"])
-    try:
-        solution = cloudpickle.loads(base64.b64decode(job["function"]))
-    except Exception:
-        return line.send(unread=True)
-    line.send(ready=True)
+    made = cache(partial(_made, job))
+    line.send(ready=True)  # from here on the learner's code runs
     if program is not None:
-        return line.send(**_answer(partial(_on_rank, room, program, job["ranks"], solution)))
+        return line.send(**_answer(lambda: _on_rank(room, program, job["ranks"], made())))
+    line.send(**_answer(lambda: {"made": callable(made())}))
     while (question := line.read()) is not None:
-        line.send(**_answer(partial(_called, line, room, solution, question)))
+        line.send(**_answer(partial(_called, line, room, made(), question)))
     sys.stdout.flush()
+
+
+def _made(job: dict[str, Any]) -> Callable[..., Any]:
+    """The learner's function, as it was packed; one that is in the cells of a notebook is packed first."""
+    function = job["function"] if "function" in job else pack_cells(job["expression"], job["source"]).function
+    try:
+        solution: Callable[..., Any] = cloudpickle.loads(base64.b64decode(function))
+    except Exception:
+        raise Refused("cannot_travel", _CANNOT_BE_READ) from None
+    return solution
 
 
 class ChecksRoom:
@@ -125,8 +132,8 @@ def _answer(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What is answered, or why nothing is."""
     try:
         return ask()
-    except Packaged as packaged:
-        return {"refused": ["packaged", _PACKAGED.format(name=packaged)]}
+    except Refused as refused:
+        return {"refused": [refused.hint_id, refused.sentence]}
     except Wrong as wrong:  # of a program of the check
         return {"wrong": [wrong.hint_id, wrong.sentence]}
     except BaseException as error:  # SystemExit too: the learner's code does not end the check
@@ -183,7 +190,7 @@ def take_out(paths: Sequence[str]) -> None:
 
     A module that is imported later loses its own on import.
 
-    Example: after `take_out(["pllab.pipeline.clock_cycles"])` every call of it raises `Packaged`.
+    Example: after `take_out(["pllab.pipeline.clock_cycles"])` every call of it raises `Refused`.
     """
     later = [path for path in paths if path.rpartition(".")[0] not in sys.modules]
     if later:
@@ -221,7 +228,8 @@ class _Later(MetaPathFinder):
 def _refusing(path: str) -> CodeType:
     """The code of a function that raises; it runs with the globals of the function whose body it replaces."""
     names: dict[str, Any] = {}
-    text = f"def no(*_, **__):\n    from {__name__} import Packaged\n    raise Packaged({path!r})\n"
+    why = _PACKAGED.format(name=path)
+    text = f"def no(*_, **__):\n    from {__name__} import Refused\n    raise Refused('packaged', {why!r})\n"
     exec(compile(text, os.devnull, "exec"), names)
     code: CodeType = names["no"].__code__
     return code

@@ -12,18 +12,10 @@ from pllab.comm import RankError
 from pllab.comm.errors import sounds_like_echo
 from pllab.lesson.conversation import Conversation, Ended
 from pllab.lesson.encoding import decode, encode, full_name
-from pllab.lesson.exercise import Undecided, Wrong
+from pllab.lesson.exercise import Refused, Undecided, Wrong
 from pllab.lesson.fork_server import ForkServer
 
 _GRACE_S = 3.0  # in which a cause may arrive after its echo
-
-
-class Refused(BaseException):
-    """The function could not be read, or called what the exercise asks for: it is refused whatever it answers."""
-
-    def __init__(self, hint_id: str, sentence: str) -> None:
-        super().__init__(hint_id, sentence)
-        self.hint_id, self.sentence = hint_id, sentence
 
 
 def raise_refusal(told: Mapping[str, Any]) -> None:
@@ -107,7 +99,7 @@ def _listen(
     if "value" in told:
         answers[rank] = told
         return
-    error = dict(told.get("raised") or {"shown": "could not read your function"})
+    error = dict(told.get("raised") or {"shown": "an error that it did not tell"})
     shown = str(error["shown"])
     name = str(next(iter(error.get("kinds", [])), ""))
     failures[rank] = (f"raised {shown}", sounds_like_echo(name, shown))

@@ -9,7 +9,6 @@ answers are judged. What a program of a case looks at in that process (`inside`,
 passes on stays here: a function among the arguments is called here, and the lists and tensors are copied back.
 """
 
-import base64
 import builtins
 import tempfile
 import time
@@ -22,19 +21,19 @@ from typing import IO, Any, Self
 
 import torch
 
-from pllab.lesson.asked_ranks import Refused, ask_ranks, raise_refusal
+from pllab.lesson.asked_ranks import ask_ranks, raise_refusal
 from pllab.lesson.conversation import Conversation, Ended, no_answer
 from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
-from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
+from pllab.lesson.exercise import Case, Exercise, Refused, Undecided, Wrong
 from pllab.lesson.fork_server import ForkServer
-from pllab.lesson.packing import Packed
+from pllab.lesson.packing import InCells, Packed
 from pllab.lesson.verdict import Outcome, Result, Verdict, refusal
 
-START_S = 120.0  # importing torch on a busy machine; the student's deadline starts after it
+START_S = 120.0  # importing torch on a busy machine
+_MAKE_S = 60.0  # reading the function with its imports, or running the cells that make it; then the deadline starts
 PATIENCE = 3  # deadlines that a function gets while other programs have the machine
 _MOST_CALLS = 100_000  # that one question may lead to; the deadline does not count what is done here
 MOST_PRINTED = 2000  # bytes of the student's output that a verdict shows
-_CANNOT_BE_READ = "The process of the check could not read your function; define it, and all it uses, in the notebook."
 _UNUSABLE = "The check cannot use what your function gave: {error}."
 
 
@@ -56,29 +55,28 @@ class Solution:
     def __init__(
         self,
         exercise: Exercise,
-        packed: Packed,
+        packed: Packed | InCells,
         server: ForkServer,
         folder: Path,
         deadline_s: float,
         printed: IO[bytes],
     ) -> None:
         self.folder, self._server = folder, server
-        self._deadline_s, self._left_s, self._patience = deadline_s, deadline_s, 0
-        function = base64.b64encode(packed.function).decode()
-        self._job = {"function": function, "package": exercise.package, "source": packed.source}
+        self._of_cases_s, self._patience = deadline_s, 0
+        self._deadline_s = self._left_s = _MAKE_S
+        self._job = {"package": exercise.package, **vars(packed)}
         self._line = Conversation(server, folder, self._job, printed=printed)
         self.kept: dict[Any, Any] = {}
 
     def __enter__(self) -> Self:
         try:
-            told = self._line.receive(START_S)
-            if told is None:  # the learner's code has not begun
+            if self._line.receive(START_S) is None:  # the learner's code has not begun
                 raise Undecided
-            if "ready" not in told:
-                raise Refused("cannot_travel", _CANNOT_BE_READ)
+            self._wait_until_made()
         except BaseException:
             self._line.end()
             raise
+        self._deadline_s = self._left_s = self._of_cases_s
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -119,6 +117,19 @@ class Solution:
             for mine, theirs in zip(args, after, strict=True):
                 write_back(mine, theirs)
         return value
+
+    def _wait_until_made(self) -> None:
+        """Wait for the function; the first case has not begun yet, so its own hints explain nothing here."""
+        try:
+            told = self._receive()
+            if "made" in told:
+                return
+            hint_id, sentence = map(str, told["refused"])
+        except NO_VALUE as error:
+            hint_id, sentence = "crashed", str(no_answer(error))
+        except Ended as ended:
+            hint_id, sentence = ("hang" if ended.is_late else "crashed"), str(ended)
+        raise Refused(hint_id, sentence)
 
     def on_ranks(self, program: Callable[..., Any], world_size: int, *args: Any, **options: Any) -> list[Any]:
         """What `program(rank, world_size, function, *args)` returned on each rank; see `ask_ranks`."""
@@ -183,7 +194,7 @@ def _exception(told: Any) -> Exception:
     return error
 
 
-def judge(exercise: Exercise, packed: Packed, server: ForkServer, folder: Path, deadline_s: float) -> Verdict:
+def judge(exercise: Exercise, packed: Packed | InCells, server: ForkServer, folder: Path, deadline_s: float) -> Verdict:
     """Judge a solution by its answers, case by case up to the first that fails.
 
     What fails after that may follow from it, and would name a false cause.
@@ -198,7 +209,12 @@ def judge(exercise: Exercise, packed: Packed, server: ForkServer, folder: Path, 
 
 
 def _judged(
-    exercise: Exercise, packed: Packed, server: ForkServer, folder: Path, deadline_s: float, printed: IO[bytes]
+    exercise: Exercise,
+    packed: Packed | InCells,
+    server: ForkServer,
+    folder: Path,
+    deadline_s: float,
+    printed: IO[bytes],
 ) -> Verdict:
     results: list[Result] = []
     outcome = Outcome.RIGHT

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from pllab.lesson.asking import judge
-from pllab.lesson.exercise import find
+from pllab.lesson.exercise import Refused, find
 from pllab.lesson.fork_server import ForkServer
 from pllab.lesson.keeping import keep
 from pllab.lesson.packing import pack
-from pllab.lesson.verdict import Outcome, Verdict
+from pllab.lesson.verdict import Outcome, Verdict, refusal
 
 PRELOADED = (
     "torch",
@@ -50,9 +50,10 @@ def check(exercise_id: str, solution: Callable[..., Any] | None, *, deadline_s: 
     """
     exercise = find(exercise_id)
     deadline_s = exercise.deadline_s if deadline_s is None else deadline_s
-    packed = pack(exercise, solution)
-    if isinstance(packed, Verdict):
-        return packed
+    try:
+        packed = pack(solution)
+    except Refused as refused:
+        return refusal(exercise, refused.hint_id, refused.sentence)
     with tempfile.TemporaryDirectory(prefix="pllab-check-", ignore_cleanup_errors=True) as folder:
         verdict = judge(exercise, packed, warm_server(), Path(folder), deadline_s)
     if verdict.outcome is not Outcome.RIGHT:

@@ -24,6 +24,17 @@ class Wrong(Exception):
         self.sentence = sentence
 
 
+class Refused(BaseException):
+    """The whole solution is refused, whatever it answers: it cannot be made, or called what the exercise asks for.
+
+    Without a hint it was not attempted.
+    """
+
+    def __init__(self, hint_id: str = "", sentence: str = "") -> None:
+        super().__init__(hint_id, sentence)
+        self.hint_id, self.sentence = hint_id, sentence
+
+
 class Undecided(BaseException):
     """The time ran out while other programs had the machine."""
 

@@ -1,4 +1,4 @@
-"""The process that makes a solution from a notebook's cells, in a sandbox: it runs foreign code and is not trusted.
+"""How the process of `answering` makes a solution from a notebook's cells.
 
 It takes from the cells what the function needs and leaves out the lesson's runs:
 
@@ -7,15 +7,10 @@ It takes from the cells what the function needs and leaves out the lesson's runs
     run      what was taken, in the notebook's order
 
 A function reads names when it is called, so its helper may come after it; other statements read only what is above.
-The function is packed as `check` does it. What is written is the packed function or a sentence; another process finds
-out whether the function is right.
+The function is packed as `check` does it, so what cannot travel in a notebook is refused here, too.
 """
 
 import ast
-import base64
-import json
-import linecache
-import os
 import symtable
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,56 +18,43 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from pllab.lesson.exercise import find
+from pllab.lesson.exercise import Refused
 from pllab.lesson.keeping import names_read
-from pllab.lesson.packing import Packed, pack
+from pllab.lesson.packing import Packed, Source, pack
 
 _NAME = "__solution__"
-_RAISED = "Cell {cell} of the notebook raised {error}, so there is no function to check; run the cells above the check."
+_RAISED = "{cell} of the notebook raised {error}, so there is no function to check; run the cells above the check."
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-def run() -> None:
-    """The entry point of the process: the order and the number of an open file for the answer are its arguments.
+def pack_cells(expression: str, source: Source) -> Packed:
+    """Run what the expression needs of the cells, and pack what it gives as `check` does it.
 
-    The order has the exercise, the expression that `check` is given, and the cells above it.
+    Raises:
+        Refused: a cell raised, or as `pack` does.
     """
-    order, answer = json.loads(sys.argv[1]), int(sys.argv[2])
-    told = _told(order["exercise"], order["expression"], order["cells"])
-    with os.fdopen(answer, "wb") as file:
-        file.write(json.dumps(told).encode())
-
-
-def _told(exercise_id: str, expression: str, cells: Sequence[tuple[int, str]]) -> dict[str, Any]:
     module = sys.modules["__main__"] = ModuleType("__main__")  # an empty notebook, whose functions travel by value
-    names, at = vars(module), 0
+    names, at = vars(module), ""
     try:
-        for at, code in _pieces(expression, cells):  # noqa: B007 - the error names the cell
+        for at, code in _pieces(expression, source):  # noqa: B007 - the error names the cell
             exec(code, names)
+    except Refused:
+        raise
     except BaseException as error:  # SystemExit too: a cell that ends the process has made no function
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        return {"hint_id": "raised", "hint": _RAISED.format(cell=at, error=text)}
-    packed = pack(find(exercise_id), names[_NAME])
-    if isinstance(packed, Packed):
-        function = base64.b64encode(packed.function).decode()
-        return {"function": function, "source": packed.source}
-    return {"hint_id": packed.hint_id, "hint": packed.first.hint}  # both are empty if nothing was attempted
+        raise Refused("raised", _RAISED.format(cell=at.capitalize(), error=text)) from None
+    return pack(names[_NAME])
 
 
-def _pieces(expression: str, cells: Sequence[tuple[int, str]]) -> list[tuple[int, Any]]:
+def _pieces(expression: str, source: Source) -> list[tuple[str, Any]]:
     """The code to run, by cell, and at last the expression; lines keep their numbers for tracebacks."""
-    parts = [part for number, source in cells for part in statements(number, source)]
-    by_cell: dict[int, list[Statement]] = {}
-    for part in needed(parts, expression):
-        by_cell.setdefault(part.cell, []).append(part)
+    parts = [part for name, lines in source for part in statements(name, "".join(lines))]
+    taken = needed(parts, expression)
     pieces = []
-    for number, source in cells:
-        name = f"<cell {number}>"
-        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-        if number in by_cell:
-            body = [part.node for part in by_cell[number]]
-            pieces.append((number, compile(ast.Module(body, []), name, "exec")))
-    last = cells[-1][0] if cells else 0
+    for name, _ in source:
+        body = [part.node for part in taken if part.cell == name]
+        pieces.append((name, compile(ast.Module(body, []), name, "exec")))
+    last = source[-1][0] if source else ""
     return [*pieces, (last, compile(f"{_NAME} = ({expression})", "<cell of the check>", "exec"))]
 
 
@@ -83,7 +65,7 @@ class Statement:
     binds: names that it makes anew; changes: those whose object it changes, or that it may leave as they were.
     """
 
-    cell: int
+    cell: str
     node: ast.stmt
     binds: frozenset[str]
     changes: frozenset[str]
@@ -101,7 +83,7 @@ class Statement:
         return any(isinstance(node, _SCOPES) for node in ast.walk(self.node))
 
 
-def statements(cell: int, source: str) -> Iterator[Statement]:
+def statements(cell: str, source: str) -> Iterator[Statement]:
     """The statements of one cell, without its magics; none if it is not Python."""
     lines = ["" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n")]
     if source.lstrip().startswith("%%"):

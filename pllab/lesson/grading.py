@@ -2,14 +2,13 @@
 
     grade            reads the notebook's cells as text; runs no foreign code
       a sandbox      for each notebook, with limits
-        extraction   makes the function of an exercise's cells and packs it
-        answering    the process of the function, as in the notebook, with its ranks; the cases run outside
+        answering    the process that makes the function of an exercise's cells and calls it, as in the notebook, with
+                     its ranks; the cases run outside
 
 A notebook's own outputs are not read. An exercise counts as many points as its difficulty, all or none. What could not
 be decided is tried once more at the end, alone.
 """
 
-import base64
 import json
 import re
 import sys
@@ -20,35 +19,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from subprocess import TimeoutExpired
 from typing import Any, NamedTuple
 
 from pllab.arguments import printable
-from pllab.comm.processes import end_children
 from pllab.lesson.asking import judge
 from pllab.lesson.exercise import Exercise, exercises_of
-from pllab.lesson.packing import Packed
+from pllab.lesson.packing import InCells
 from pllab.lesson.sandbox import Limits, Sandbox, require_bubblewrap
 from pllab.lesson.verdict import Outcome, Verdict, refusal
 
-_READ_S = 60.0  # for the cells that make a function; importing torch again is not among it
 _MOST_BYTES = 64 << 20
 _CELL_ID = re.compile(r"(\d\d)-ex\d+")
 _CHECK = re.compile(r"""^[^#\n]*?\bcheck\(\s*["'](\d\d\.\d+)["']\s*,""", re.MULTILINE)
 _NO_CHECK = 'the notebook has no check("{id}", ...) any more'
 _LIMIT = "Your function {breach}, more than a solution may take."
-_ENDED = "The cells above the check ended their process, or did not come to an end within {seconds:g} s."
 
-Cell = tuple[int, str]  # its number, from 1, and its source
-
-
-@dataclass(frozen=True)
-class GradingTask:
-    """One exercise of a submission: what `check` is given, and the code cells above it."""
-
-    exercise: Exercise
-    expression: str = ""
-    cells: tuple[Cell, ...] = ()
+Task = tuple[Exercise, InCells | None]  # one exercise of a submission; None if its check is gone
 
 
 @dataclass(frozen=True)
@@ -152,7 +138,7 @@ def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
     """The sheet with its undecided exercises tried once more."""
     if not any(grade.verdict.outcome is Outcome.UNDECIDED for grade in sheet.grades):
         return sheet
-    pairs = list(zip(tasks_of(path), sheet.grades, strict=True))
+    pairs = zip(tasks_of(path), sheet.grades, strict=True)
     with Sandbox(graders.limits, graders.folders) as sandbox:
         grades = [
             _graded(graders, sandbox, task) if grade.verdict.outcome is Outcome.UNDECIDED else grade
@@ -161,85 +147,46 @@ def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
     return Sheet(sheet.notebook, tuple(grades))
 
 
-def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
+def _graded(graders: _Graders, sandbox: Sandbox, task: Task) -> Grade:
     """One exercise; whatever goes wrong affects only this exercise."""
-    if not task.expression:
-        nothing = Verdict(exercise=task.exercise, outcome=Outcome.NOT_ATTEMPTED)
-        return Grade(nothing, _NO_CHECK.format(id=task.exercise.id))
+    exercise, solution = task
+    if solution is None:
+        return Grade(Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED), _NO_CHECK.format(id=exercise.id))
     try:
         sandbox.sweep()
         sandbox.breach = ""
-        verdict = _judged(sandbox, graders, task)
+        folder = Path(tempfile.mkdtemp(dir=sandbox.scratch))
+        with graders.judging:
+            deadline_s = graders.limits.timeout_s or exercise.deadline_s
+            verdict = judge(exercise, solution, sandbox.server(), folder, deadline_s)
     except (OSError, RuntimeError) as error:  # the fork server has ended, or the disk is full
-        verdict = Verdict(exercise=task.exercise, outcome=Outcome.UNDECIDED)
+        verdict = Verdict(exercise=exercise, outcome=Outcome.UNDECIDED)
         if not sandbox.breach:
             return Grade(verdict, f"the check ended with: {error}")
     if sandbox.breach and verdict.outcome is not Outcome.RIGHT:
-        verdict = refusal(task.exercise, "limit", _LIMIT.format(breach=sandbox.breach))
+        verdict = refusal(exercise, "limit", _LIMIT.format(breach=sandbox.breach))
     return Grade(verdict)
 
 
-def _judged(sandbox: Sandbox, graders: _Graders, task: GradingTask) -> Verdict:
-    folder = Path(tempfile.mkdtemp(dir=sandbox.scratch))
-    packed = _read(sandbox, folder, task)
-    if isinstance(packed, Verdict):
-        return packed
-    sandbox.sweep()  # whoever packed the function has no business here any more
-    deadline_s = graders.limits.timeout_s or task.exercise.deadline_s
-    with graders.judging:
-        return judge(task.exercise, packed, sandbox.server(), folder, deadline_s)
-
-
-def _read(sandbox: Sandbox, folder: Path, task: GradingTask) -> Packed | Verdict:
-    """Let a process of the sandbox make the function; its answer is plain JSON, whose function stays packed here."""
-    order = json.dumps({"exercise": task.exercise.id, "expression": task.expression, "cells": task.cells})
-    with tempfile.TemporaryFile() as answer:
-        number = answer.fileno()
-        words = ("pllab.lesson.extraction:run", order, str(number))
-        reader = sandbox.server().start(folder, *words, pass_fds=[number])
-        try:
-            reader.wait(_READ_S)
-        except TimeoutExpired:
-            return refusal(task.exercise, "hang", _ENDED.format(seconds=_READ_S))
-        finally:
-            end_children([reader])
-        answer.seek(0)
-        text = answer.read(_MOST_BYTES)
-    try:
-        return _answer(task.exercise, json.loads(text))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return refusal(task.exercise, "crashed", _ENDED.format(seconds=_READ_S))
-
-
-def _answer(exercise: Exercise, told: dict[str, Any]) -> Packed | Verdict:
-    """The reader's answer; it cannot claim that the function is right."""
-    if "function" in told:
-        source = tuple((str(name), tuple(map(str, lines))) for name, lines in told["source"])
-        return Packed(base64.b64decode(told["function"]), source)
-    if not told["hint_id"]:
-        return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
-    return refusal(exercise, str(told["hint_id"]), str(told["hint"]))
-
-
-def tasks_of(path: Path) -> list[GradingTask]:
+def tasks_of(path: Path) -> list[Task]:
     """All exercises of the lessons that a notebook has cells of, each with the cells up to its last check.
 
     Raises:
         ValueError: the file is no notebook, or it belongs to no lesson.
     """
     cells = _cells_of(path)
-    codes = [(number, source) for number, (_, kind, source) in enumerate(cells, 1) if kind == "code"]
-    checks = {exercise_id: (number, what) for number, source in codes for exercise_id, what in _checks_in(source)}
+    source: list[tuple[str, tuple[str, ...]]] = []
+    solutions: dict[str, InCells] = {}
+    for number, (_, kind, text) in enumerate(cells, 1):
+        if kind == "code":
+            source.append((f"cell {number}", tuple(text.splitlines(keepends=True))))
+            solutions |= {exercise_id: InCells(what, tuple(source)) for exercise_id, what in _checks_in(text)}
     lessons = {found[1] for name, _, _ in cells if (found := _CELL_ID.match(name))}
-    lessons |= {exercise_id.partition(".")[0] for exercise_id in checks} if not lessons else set()
+    lessons = lessons or {exercise_id.partition(".")[0] for exercise_id in solutions}
     exercises = [exercise for lesson in sorted(lessons) for exercise in exercises_of(lesson)]
     if not exercises:
         raise ValueError("it has no exercise of a lesson; hand in the notebook of a lesson")
-    tasks = []
-    for exercise in exercises:
-        at, expression = checks.get(exercise.id, (0, ""))
-        tasks.append(GradingTask(exercise, expression, tuple(cell for cell in codes if cell[0] <= at)))
-    return tasks
+    return [(exercise, solutions.get(exercise.id)) for exercise in exercises]
 
 
 def _cells_of(path: Path) -> list[tuple[str, str, str]]:

@@ -1,8 +1,9 @@
-"""A solution packed for another process, or a verdict at once.
+"""A solution on its way to another process.
 
 Only `pack` runs the learner's code: it asks the solution's classes how to pickle them.
 """
 
+import base64
 import dis
 import linecache
 from collections.abc import Callable, Iterator
@@ -12,10 +13,9 @@ from typing import Any
 
 import cloudpickle
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Refused
 from pllab.lesson.keeping import namespace_of
 from pllab.lesson.own_code import functions_of, is_theirs
-from pllab.lesson.verdict import Outcome, Verdict, refusal
 
 _CANNOT_TRAVEL = (
     "The check sends your function to a fresh process, and something it uses cannot be sent ({error}); "
@@ -27,20 +27,32 @@ Source = tuple[tuple[str, tuple[str, ...]], ...]  # the name of each cell with i
 
 @dataclass(frozen=True)
 class Packed:
-    """A solution on its way to another process: as cloudpickle, with the cells it comes from."""
+    """A solution as cloudpickle in base64, with the cells it comes from."""
 
-    function: bytes
+    function: str
     source: Source
 
 
-def pack(exercise: Exercise, solution: Callable[..., Any] | None) -> Packed | Verdict:
-    """Pack a solution; a verdict at once if it is not attempted or cannot travel."""
+@dataclass(frozen=True)
+class InCells:
+    """A solution that the other process makes itself: the expression that `check` is given, and the cells above it."""
+
+    expression: str
+    source: Source
+
+
+def pack(solution: Callable[..., Any] | None) -> Packed:
+    """Pack a solution.
+
+    Raises:
+        Refused: it is not attempted, or cannot travel.
+    """
     if solution is None or _is_stub(solution):
-        return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
+        raise Refused
     try:
-        return Packed(cloudpickle.dumps(solution), tuple(_sources(solution)))
+        return Packed(base64.b64encode(cloudpickle.dumps(solution)).decode(), tuple(_sources(solution)))
     except Exception as error:  # pickling runs foreign code; every failure means the same to the student
-        return refusal(exercise, "cannot_travel", _CANNOT_TRAVEL.format(error=error))
+        raise Refused("cannot_travel", _CANNOT_TRAVEL.format(error=error)) from None
 
 
 def _is_stub(solution: Callable[..., Any]) -> bool:

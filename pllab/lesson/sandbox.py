@@ -4,7 +4,7 @@
       bubblewrap         processes, network, and shared memory of its own; it writes in one folder, and of homes,
                          temporary files, sockets and hand-ins it sees only what this Python needs
         fork server      imports once
-          extraction, answering, its ranks
+          answering, its ranks
 
 A system call that leads out fails, whatever language makes it. When a sandbox ends, all that ran in it ends with its
 first process, its shared memory goes with it, and then its folder. A container is such a wall itself: there the
@@ -118,7 +118,7 @@ class Sandbox:
         """What starts processes here."""
         if self._server is None or not self._server.is_alive:
             self._end()
-            self._server = ForkServer(*PRELOADED, "pllab.lesson.extraction", home=self._home, within=self._command())
+            self._server = ForkServer(*PRELOADED, home=self._home, within=self._command())
         return self._server
 
     def sweep(self) -> None:

@@ -128,7 +128,9 @@ class Verdict:
 
 
 def refusal(exercise: Exercise, hint_id: str, hint: str) -> Verdict:
-    """A "not yet" for the whole, before or instead of the cases."""
+    """A "not yet" for the whole, before or instead of the cases; without a hint "not attempted"."""
+    if not hint_id:
+        return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
     first, *others = exercise.claims
     results = (Result(claim=first, hint_id=hint_id, hint=hint), *(Result(claim=claim) for claim in others))
     return Verdict(exercise=exercise, outcome=Outcome.NOT_YET, results=results)

@@ -12,7 +12,7 @@ import cloudpickle
 
 from pllab.lesson import asking, checking
 from pllab.lesson.exercise import Exercise, find
-from pllab.lesson.packing import Packed, pack
+from pllab.lesson.packing import pack
 from pllab.lesson.verdict import Outcome, Verdict
 
 _TRIES = 5
@@ -35,10 +35,8 @@ def judged_on(exercise: Exercise, solution: Callable[..., Any]) -> Verdict:
     home = sys.modules.get(getattr(solution, "__module__", ""))
     if home is not None and home.__name__.startswith("tests."):
         cloudpickle.register_pickle_by_value(home)
-    packed = pack(exercise, solution)
-    assert isinstance(packed, Packed), str(packed)
     with tempfile.TemporaryDirectory(prefix="pllab-check-") as folder:
-        return asking.judge(exercise, packed, checking.warm_server(), Path(folder), exercise.deadline_s)
+        return asking.judge(exercise, pack(solution), checking.warm_server(), Path(folder), exercise.deadline_s)
 
 
 def name_of(solution: Callable[..., Any]) -> str:

@@ -649,4 +649,4 @@ def test_a_rank_that_hangs_is_ended_at_the_deadline_unless_others_had_the_machin
 
 @pytest.mark.ranks
 def test_a_rank_that_repeats_itself_is_not_waited_for():
-    assert "could not read" in str(seen_on_ranks(talks_for_ever('{"ready": true}\n' * 1000), timeout_s=2.0))
+    assert "did not tell" in str(seen_on_ranks(talks_for_ever('{"ready": true}\n' * 1000), timeout_s=2.0))

@@ -16,7 +16,6 @@ from pllab.lesson import Outcome, grading
 from pllab.lesson.exercise import exercises_of, find
 from pllab.lesson.extraction import needed, statements
 from pllab.lesson.grading import Grade, Sheet, grade, tasks_of
-from pllab.lesson.packing import Packed
 from pllab.lesson.sandbox import Limits
 from pllab.lesson.verdict import refusal
 from tests.lesson.handed_in import FENCED, generated, hand_in, hand_in_hostile
@@ -325,11 +324,11 @@ def test_the_statements_a_function_needs():
 
 def test_checks_are_found_as_text(tmp_path):
     cell = '# check("00.1", old)\nverdict = check("00.1", my_share, deadline_s=90)\nprint(check(\'00.1\', f(1, [2])))'
-    (task,) = tasks_of(hand_in(tmp_path / "a.ipynb", ("00.1", cell, "None")))
-    assert task.expression == "None"
+    ((_, solution),) = tasks_of(hand_in(tmp_path / "a.ipynb", ("00.1", cell, "None")))
+    assert solution.expression == "None"
     path = hand_in(tmp_path / "b.ipynb", ("00.1", cell, "None"))
     path.write_text(path.read_text().replace('check(\\"00.1\\", None)', "pass"))
-    assert tasks_of(path)[0].expression == "f(1, [2])"
+    assert tasks_of(path)[0][1].expression == "f(1, [2])"
 
 
 def test_a_sheet_has_one_line_for_each_exercise_and_no_control_characters():
@@ -345,11 +344,10 @@ def test_a_sheet_has_one_line_for_each_exercise_and_no_control_characters():
 def test_the_deadline_is_the_teachers_or_else_the_exercises(tmp_path, monkeypatch, asked, given):
     seen = []
 
-    def noted(exercise, packed, server, folder, deadline_s):
+    def noted(exercise, solution, server, folder, deadline_s):
         seen.append(deadline_s)
         return refusal(exercise, "noted", "")
 
-    monkeypatch.setattr(grading, "_read", lambda *_: Packed(b"", ()))
     monkeypatch.setattr(grading, "judge", noted)
     monkeypatch.setattr(grading.Sandbox, "server", lambda _: None)
     graded(hand_in(tmp_path / "a.ipynb", ("00.1", RIGHT, "my_share")), limits=Limits(timeout_s=asked, fenced=FENCED))
