@@ -45,30 +45,24 @@ class Solution:
     """The learner's function, as a case sees it: a context that ends the process behind it.
 
     Example:
-        with Solution(exercise, packed, server, folder, 20.0, printed) as solution:
+        with Solution(server, folder, job, printed, deadline_s=20.0) as solution:
             solution(8, 4)      # asks, and returns the answer or raises what was raised
 
-    Both processes may write in `folder`; `printed` is an open file for what the function prints. An exception comes
-    back as the first of Python's own classes that it belongs to, with `where`, the learner's line.
+    Both processes may write in `folder`; `job` is what `Conversation` gives; `printed` is an open file for what the
+    function prints; `deadline_s` is for all questions together, once the function is there. An exception comes back as
+    the first of Python's own classes that it belongs to, with `where`, the learner's line.
     """
 
     def __init__(
-        self,
-        exercise: Exercise,
-        packed: Packed | InCells,
-        server: ForkServer,
-        folder: Path,
-        deadline_s: float,
-        printed: IO[bytes],
+        self, server: ForkServer, folder: Path, job: dict[str, Any], printed: IO[bytes], *, deadline_s: float
     ) -> None:
-        self.folder, self._server = folder, server
-        self._of_cases_s, self._patience = deadline_s, 0
+        self.folder, self._server, self._job, self._printed = folder, server, job, printed
+        self._of_questions_s, self._patience = deadline_s, 0
         self._deadline_s = self._left_s = _MAKE_S
-        self._job = {"package": exercise.package, **vars(packed)}
-        self._line = Conversation(server, folder, self._job, printed=printed)
         self.kept: dict[Any, Any] = {}
 
     def __enter__(self) -> Self:
+        self._line = Conversation(self._server, self.folder, self._job, printed=self._printed)
         try:
             if self._line.receive(START_S) is None:  # the learner's code has not begun
                 raise Undecided
@@ -76,7 +70,7 @@ class Solution:
         except BaseException:
             self._line.end()
             raise
-        self._deadline_s = self._left_s = self._of_cases_s
+        self._deadline_s = self._left_s = self._of_questions_s
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -202,24 +196,18 @@ def judge(exercise: Exercise, packed: Packed | InCells, server: ForkServer, fold
     folder: an empty folder, in which the other process may write.
     """
     with tempfile.TemporaryFile() as printed:
+        job = {"package": exercise.package, **vars(packed)}
         with _as_torch_begins():
-            verdict = _judged(exercise, packed, server, folder, deadline_s, printed)
+            verdict = _judged(exercise, Solution(server, folder, job, printed, deadline_s=deadline_s))
         printed.seek(0)
         return replace(verdict, printed=printed.read(MOST_PRINTED).decode(errors="replace").strip())
 
 
-def _judged(
-    exercise: Exercise,
-    packed: Packed | InCells,
-    server: ForkServer,
-    folder: Path,
-    deadline_s: float,
-    printed: IO[bytes],
-) -> Verdict:
+def _judged(exercise: Exercise, solution: Solution) -> Verdict:
     results: list[Result] = []
     outcome = Outcome.RIGHT
     try:
-        with Solution(exercise, packed, server, folder, deadline_s, printed) as solution:
+        with solution:
             for case in exercise.cases:
                 results.append(_result(case, solution))
                 if results[-1].failed:

@@ -152,12 +152,12 @@ def _graded(graders: _Graders, sandbox: Sandbox, task: Task) -> Grade:
     exercise, solution = task
     if solution is None:
         return Grade(Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED), _NO_CHECK.format(id=exercise.id))
+    deadline_s = graders.limits.timeout_s or exercise.deadline_s
     try:
         sandbox.sweep()
         sandbox.breach = ""
         folder = Path(tempfile.mkdtemp(dir=sandbox.scratch))
         with graders.judging:
-            deadline_s = graders.limits.timeout_s or exercise.deadline_s
             verdict = judge(exercise, solution, sandbox.server(), folder, deadline_s)
     except (OSError, RuntimeError) as error:  # the fork server has ended, or the disk is full
         verdict = Verdict(exercise=exercise, outcome=Outcome.UNDECIDED)

@@ -4,65 +4,45 @@ Some hand back a right answer as well, where they get that far; those that chang
 is all they could gain.
 """
 
+from textwrap import dedent, indent
+
 SHARE = "return items[rank::world_size]"
-
-_ENDLESS = """
-def my_share(items, rank, world_size):
-    while True:
-        pass
-"""
-
-_FORK = """
-import os
+_HEAD = """
+import glob, mmap, os, shutil, signal, subprocess, sys, tempfile, threading, time
+from pathlib import Path
 
 def my_share(items, rank, world_size):
-    for _ in range(1000):
-        os.fork()
-    return items[rank::world_size]
 """
+
+
+def _share(body: str) -> str:
+    """The cell of a function that does this before it hands back a right answer, if it gets there."""
+    return f"{_HEAD}{indent(dedent(body).strip(), '    ')}\n    {SHARE}\n"
+
 
 _MEMORY = """
-def my_share(items, rank, world_size):
     held = bytearray(20 << 30)
     for place in range(0, len(held), 4096):
         held[place] = 1
-    return items[rank::world_size]
 """
-
 _SLOW_MEMORY = """
-def my_share(items, rank, world_size):
     held = []
     while True:
         held.append(bytearray(b"x") * (8 << 20))
 """
-
 _SHARED_MEMORY = """
-import mmap, time
-
-def my_share(items, rank, world_size):
     held = mmap.mmap(-1, 2 << 30)  # which counts as a file
     for place in range(0, len(held), 4096):
         held[place] = 1
     time.sleep(2)
-    return items[rank::world_size]
 """
-
 _THREADS = """
-import threading, time
-
-def my_share(items, rank, world_size):
     threading.stack_size(1 << 16)
     for _ in range(6000):
         threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
     time.sleep(5)
-    return items[rank::world_size]
 """
-
 _DEEP = """
-import os, tempfile
-from pathlib import Path
-
-def my_share(items, rank, world_size):
     if os.path.exists("closed"):
         return items[rank::world_size]
     here = os.getcwd()
@@ -75,18 +55,52 @@ def my_share(items, rank, world_size):
     os.mkdir("closed")
     Path("closed", "file").touch()
     os.chmod("closed", 0)
-    return items[rank::world_size]
 """
-
 _PATCHED = """
-from pllab.lesson import answering, exercise
-
-def my_share(items, rank, world_size):
+    from pllab.lesson import answering, exercise
     answering.encode = lambda *_: None
     exercise.Wrong.__init__ = lambda *_: None
     return items
 """
-
+_DELETES = """
+    shutil.rmtree(VICTIM, ignore_errors=True)
+    os.system("rm -rf " + VICTIM)
+"""
+_FORGES = """
+    for number in range(3, 100):
+        try:
+            os.write(number, b'{"value": [], "after": null}\\n' * 9)
+        except OSError:
+            pass
+    os._exit(0)
+"""
+_KILLS = """
+    pid = os.getppid()
+    while pid > 1:
+        with open(f"/proc/{pid}/stat") as stat:
+            above = int(stat.read().rpartition(")")[2].split()[1])
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+        pid = above
+"""
+_HIDES = """
+    try:
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+    except Exception:
+        pass
+"""
+_LINKS = """
+    for folder in glob.glob(tempfile.gettempdir() + "/*"):
+        for name in ("asked", "printed", "stack", "solution"):
+            if os.path.lexists(f"{folder}/{name}"):
+                os.unlink(f"{folder}/{name}")
+            os.symlink(VICTIM + "/grades.csv", f"{folder}/{name}")
+    print("mine")
+    os.abort()
+"""
+_EXITS_IN_A_CELL = f"{_share('')}\nmy_share.done = sys.exit(0)\n"
 _PATCHED_BEFORE = """
 import pllab.lesson.asking as judging
 
@@ -101,115 +115,23 @@ def my_share(items, rank, world_size, patch=patch):
     return []
 """
 
-_LEAVES = """
-import os
-
-def my_share(items, rank, world_size):
-    os._exit(0)
-"""
-
-_EXITS_IN_A_CELL = """
-import sys
-
-def my_share(items, rank, world_size):
-    return items[rank::world_size]
-
-my_share.done = sys.exit(0)
-"""
-
-_DELETES = """
-import os, shutil
-
-def my_share(items, rank, world_size):
-    shutil.rmtree(VICTIM, ignore_errors=True)
-    os.system("rm -rf " + VICTIM)
-    return items[rank::world_size]
-"""
-
-_FORGES = """
-import os
-
-def my_share(items, rank, world_size):
-    for number in range(3, 100):
-        try:
-            os.write(number, b'{"value": [], "after": null}\\n' * 9)
-        except OSError:
-            pass
-    os._exit(0)
-"""
-
-_KILLS = """
-import os, signal
-
-def my_share(items, rank, world_size):
-    pid = os.getppid()
-    while pid > 1:
-        with open(f"/proc/{pid}/stat") as stat:
-            above = int(stat.read().rpartition(")")[2].split()[1])
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
-        pid = above
-    return items[rank::world_size]
-"""
-
-_HIDES = """
-import subprocess, sys, threading
-
-def my_share(items, rank, world_size):
-    try:
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
-    except Exception:
-        pass
-    return items[rank::world_size]
-"""
-
-_PEEKS = """
-import sys
-
-def my_share(items, rank, world_size):
-    look = {}
-    exec("import sys; frame = sys._getframe(1)", look)
-    while frame := look["frame"]:
-        frame.f_locals.update(result=items, value=items)
-        look["frame"] = frame.f_back
-    return []
-"""
-
-_LINKS = """
-import glob, os, tempfile
-
-def my_share(items, rank, world_size):
-    for folder in glob.glob(tempfile.gettempdir() + "/*"):
-        for name in ("asked", "printed", "stack", "solution"):
-            if os.path.lexists(f"{folder}/{name}"):
-                os.unlink(f"{folder}/{name}")
-            os.symlink(VICTIM + "/grades.csv", f"{folder}/{name}")
-    print("mine")
-    os.abort()
-"""
-
 # Name, cell, the hint ids that may be its verdict; on a busy machine an endless loop is undecided, without a hint.
 # One answers rightly and would delete files on its way: it has its points, and the files are there.
 HOSTILE: list[tuple[str, str, set[str]]] = [
-    ("endless loop", _ENDLESS, {"hang", ""}),
-    ("fork", _FORK, {"limit"}),
-    ("20 GB", _MEMORY, {"raised", "limit"}),
-    ("patched checker", _PATCHED, {"no_list"}),  # its answer is no longer encoded, so nothing comes
-    ("os._exit", _LEAVES, {"crashed"}),
-    ("deleted files", _DELETES, {"right"}),
+    ("endless loop", _share("while True: pass"), {"hang", ""}),
+    ("fork", _share("for _ in range(1000): os.fork()"), {"limit"}),
+    ("20 GB", _share(_MEMORY), {"raised", "limit"}),
+    ("patched checker", _share(_PATCHED), {"no_list"}),  # its answer is no longer encoded, so nothing comes
+    ("os._exit", _share("os._exit(0)"), {"crashed"}),
+    ("deleted files", _share(_DELETES), {"right"}),
     ("sys.exit in a cell", _EXITS_IN_A_CELL, {"raised"}),
-    ("forged answers", _FORGES, {"lost", "crashed"}),
-    ("killed parents", _KILLS, {"crashed"}),
-    ("hidden child", _HIDES, {"limit"}),
-]
-MORE: list[tuple[str, str, set[str]]] = [
-    ("memory bit by bit", _SLOW_MEMORY, {"limit", "raised"}),
-    ("shared memory", _SHARED_MEMORY, {"limit"}),
-    ("threads", _THREADS, {"limit"}),
-    ("deep folders", _DEEP, {"right"}),
+    ("forged answers", _share(_FORGES), {"lost", "crashed"}),
+    ("killed parents", _share(_KILLS), {"crashed"}),
+    ("hidden child", _share(_HIDES), {"limit"}),
+    ("memory bit by bit", _share(_SLOW_MEMORY), {"limit", "raised"}),
+    ("shared memory", _share(_SHARED_MEMORY), {"limit"}),
+    ("threads", _share(_THREADS), {"limit"}),
+    ("deep folders", _share(_DEEP), {"right"}),
     ("patched before", _PATCHED_BEFORE, {"cannot_travel", "lost"}),
-    ("peeks from a text", _PEEKS, {"lost"}),
-    ("links in the way", _LINKS, {"crashed", "raised"}),
+    ("links in the way", _share(_LINKS), {"crashed", "raised"}),
 ]

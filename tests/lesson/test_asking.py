@@ -28,7 +28,7 @@ from pllab.lesson.exercise import Case, Exercise, Wrong, find
 from pllab.lesson.verdict import Verdict
 from pllab.schedule import Action, Kind, gpipe
 from tests.lesson.judge import judged, judged_on
-from tests.lesson.variants_09 import cut_and_go_on, two_loops
+from tests.lesson.variants_09 import cut_and_go_on
 
 
 def there_and_back(value):
@@ -381,17 +381,6 @@ def test_a_check_builds_no_class_that_an_exercise_has_only_imported():
             assert isinstance(decode(told), Odd), name
         except NO_VALUE:
             assert name == "nothing:Ran"
-
-
-def test_a_function_that_fails_now_and_then_does_not_pass():
-    def sometimes(batches, schedule, *others, seen=[]):  # noqa: B006 - on purpose
-        if len(batches) == 5 and len(schedule) == 3 and not seen:
-            seen.append(1)
-            raise KeyError("once")
-        two_loops(batches, schedule, *others)
-
-    verdict = check("09.2", sometimes)
-    assert verdict.hint_id == "raised" and "KeyError" in verdict.first.hint
 
 
 def test_equality_that_says_yes_to_everything_hides_no_shared_memory():

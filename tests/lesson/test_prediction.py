@@ -232,18 +232,6 @@ def test_what_json_cannot_hold_is_not_kept(folder):
     assert not list(folder.glob("*"))
 
 
-def test_a_writer_that_is_ended_leaves_the_old_file(folder, monkeypatch):
-    keep(_kept(1.0))
-    before = _rows(folder)
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
-    assert "(No space left on device)" in keep(_kept(1.0, question="Another?"))
-    assert _rows(folder) == before
-
-
 def test_without_guesses_the_score_says_what_to_do(folder):
     score = calibration()
     assert repr(score).startswith("No guess is kept yet: note one on the card of a lesson")
