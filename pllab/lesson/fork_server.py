@@ -84,16 +84,11 @@ class ForkServer:
     modules: what to import.
     home: the folder that every child works in; by default the one of who starts it.
     within: a command that runs the fork server's own, such as bubblewrap's; only where Python can fork.
-
-    Raises:
-        RuntimeError: a command is given, and Python cannot fork.
     """
 
     def __init__(self, *modules: str, home: Path | None = None, within: Sequence[str] = ()) -> None:
         self._modules, self._home, self._within = modules, home, within
         self._forks = can_fork()
-        if within and not self._forks:
-            raise RuntimeError("a sandbox needs os.fork, which this Python does not have or cannot use; grade on Linux")
         self._waiting = [self._begin() for _ in range(1 if self._forks else _NUM_SPARES)]
 
     def start(

@@ -38,15 +38,6 @@ def _rows(folder):
     return json.loads((folder / "predictions.json").read_text())
 
 
-def test_without_a_guess_everything_works_and_nothing_is_written(folder):
-    asked = _ask()
-    assert repr(asked) == "Predict: How long? (no guess yet)"
-    shown = asked.reveal(1.234, engine="real", spread=(1.1, 1.4))
-    assert shown.alt == "Measured (real): 1.23 s (1.1 to 1.4). You made no guess."
-    assert 'alt="Measured (real): 1.23 s' in shown.to_html()
-    assert not folder.exists()
-
-
 @pytest.mark.parametrize(
     ("guess", "said"),
     [
