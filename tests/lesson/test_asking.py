@@ -159,15 +159,6 @@ def right(m, p):
     return [[(t - j, j) for j in range(p) if 0 <= t - j < m] for t in range(m + p - 1)]
 
 
-class Yes(list):
-    """Equal to everything, and as long as asked."""
-
-    def __eq__(self, other):
-        return True
-
-    __hash__ = None
-
-
 def patches_python(m, p):
     import builtins
 
@@ -216,7 +207,7 @@ def many(m, p):
 def test_no_wrong_value_passes_whatever_the_solution_does(monkeypatch):
     monkeypatch.setattr(conversation, "_MOST_BYTES", 1 << 20)
     patches = [patches_python, patches_the_verdict, patches_the_cases, reads_the_stack]
-    for cheat in [lambda m, p: Yes(), lambda m, p: Anything(), *patches, answers_by_hand, many]:
+    for cheat in [lambda m, p: LyingList(), lambda m, p: Anything(), *patches, answers_by_hand, many]:
         verdict = check("08.1", cheat)
         assert verdict.outcome is Outcome.NOT_YET, str(verdict)
         assert cheat is not many or verdict.hint_id == "crashed", "too long an answer ends the conversation"
@@ -313,12 +304,12 @@ def test_what_a_notebook_has_set_in_torch_changes_no_verdict_and_stays():
 
 
 class Says:
-    """The end of a conversation with a rank that has given its answer."""
+    """The end of a conversation with a rank that says this whenever it is asked."""
 
-    def __init__(self, name, text):
+    def __init__(self, **told):
         self._reading, writing = socket.socketpair()
         writing.send(b"there")
-        self._told = {"raised": {"kinds": [name], "shown": f"{name}: {text}"}}
+        self._told = told
 
     def fileno(self):
         return self._reading.fileno()
@@ -327,18 +318,25 @@ class Says:
         return self._told
 
 
+def raised(name, text):
+    return Says(raised={"kinds": [name], "shown": f"{name}: {text}"})
+
+
 def test_the_rank_that_failed_is_named_and_not_one_that_only_lost_it():
-    ranks = [Says("PeerError", "rank 1 went away"), Says("KeyError", "'x'")]
+    ranks = [raised("PeerError", "rank 1 went away"), raised("KeyError", "'x'")]
     with pytest.raises(comm.RankError, match="rank 1 raised KeyError: 'x'"):
         asked_ranks._answers(ranks, 5.0)
+
+
+def test_a_rank_that_repeats_itself_is_not_waited_for():
+    with pytest.raises(comm.RankError, match="rank 0 raised an error that it did not tell"):
+        asked_ranks._answers([Says(ready=True)], 5.0)
 
 
 class Mumbles(Says):
     """One that always has something to say, and never a whole word."""
 
-    def __init__(self):
-        super().__init__("", "")
-        self._left = 1000
+    _left = 1000
 
     def pull(self):
         time.sleep(0.01)
@@ -525,42 +523,26 @@ def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(mon
     assert is_starved == ("other programs had the machine" in str(verdict))
 
 
-def talks_for_ever(words: str):
-    """A function that writes on the line of its check, and leaves in the end: a check that still listens then fails."""
+class AsksBack:
+    """The end of a conversation with a process that calls the function of the case for ever."""
 
-    def talks(*_):
-        import contextlib
-        import os
-        import threading
-        import time
+    def receive(self, timeout_s):
+        return {"call": 0, "args": [], "kwargs": {"dict": []}}
 
-        line = next(filter(None, map(_unix_socket, range(3, 100))))
-        line.settimeout(None)
-        threading.Thread(target=lambda: list(iter(lambda: line.recv(1 << 20), b"")), daemon=True).start()
-        end = time.monotonic() + 20.0
-        with contextlib.suppress(OSError):
-            while time.monotonic() < end:
-                line.sendall(words.encode())
-        os._exit(0)
+    def send(self, words):
+        assert "stopped" not in words
 
-    def _unix_socket(descriptor):
-        import os
-        import socket
-
-        try:
-            one = socket.socket(fileno=os.dup(descriptor))
-        except OSError:
-            return None
-        return one if one.family == socket.AF_UNIX else None
-
-    return talks
+    def late(self, timeout_s):
+        return conversation.Ended("", is_late=True)
 
 
-def test_who_asks_back_for_ever_is_late(monkeypatch):
+def test_who_asks_back_for_ever_is_late(monkeypatch, tmp_path):
     monkeypatch.setattr(asking, "_MOST_CALLS", 1000)
-    words = json.dumps({"call": 0, "args": encode([]), "kwargs": encode({})}) + "\n"
-    case = Case("it ends", lambda solution: solution(lambda: 0))
-    assert verdict_on(case, talks_for_ever(words * 1000)).hint_id == "hang"
+    solution, calls = asking.Solution(None, tmp_path, {}, None, deadline_s=20.0), []
+    solution._line = AsksBack()
+    with pytest.raises(conversation.Ended):
+        solution(lambda: calls.append(0))
+    assert len(calls) == 1000
 
 
 def test_who_leaves_the_conversation_and_stays_is_told_so():
@@ -634,8 +616,3 @@ def test_a_rank_that_hangs_is_ended_at_the_deadline_unless_others_had_the_machin
     monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: is_starved)
     error = seen_on_ranks(lambda total, world_size: time.sleep(60), timeout_s=3.0)
     assert error is Outcome.UNDECIDED if is_starved else "had not finished" in str(error)
-
-
-@pytest.mark.ranks
-def test_a_rank_that_repeats_itself_is_not_waited_for():
-    assert "did not tell" in str(seen_on_ranks(talks_for_ever('{"ready": true}\n' * 1000), timeout_s=2.0))

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -176,17 +177,10 @@ def test_an_interrupted_spare_is_ended_and_the_next_start_works(server, folder, 
         pytest.skip("a fork server has no spares")
     process, _ = server._waiting[0]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(fork_server, "_number", raises(KeyboardInterrupt))
+        patch.setattr(fork_server, "_number", Mock(side_effect=KeyboardInterrupt))
         server.start(folder, "program:waits", str(folder.parent / "pid"))
     assert gone(process.pid)
     assert server.start(folder, "program:leaves").wait(60) == 5
-
-
-def raises(error):
-    def raise_it(*_, **__):
-        raise error
-
-    return raise_it
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the pipes of another process are in /proc")

@@ -1,6 +1,7 @@
 """A wrong answer has a name only if a known mistake explains every wrong one, and is shown beside the right one."""
 
 import math
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -8,14 +9,6 @@ from hypothesis import strategies as st
 
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.mistakes import Mistake, compare, must_refuse, retold, two_numbers
-
-
-def fails(error):
-    def function(*_):
-        raise error
-
-    return function
-
 
 NUMBERS = [(2,), (3,), (5,)]
 TWICE = Mistake("twice", "Double it, and do not square it.", like=lambda n: n * n)
@@ -70,7 +63,7 @@ def test_a_function_that_changes_what_it_is_given_changes_no_question(items):
 def test_a_question_at_which_the_function_raises_is_shown():
     error = ZeroDivisionError("division by zero")
     error.shown = "ZeroDivisionError: division by zero"  # as one that comes from the other process
-    assert told(fails(error)) == (
+    assert told(Mock(side_effect=error)) == (
         "raised",
         "For n = 2 your function raised ZeroDivisionError: division by zero; right is 4.",
     )
@@ -78,7 +71,7 @@ def test_a_question_at_which_the_function_raises_is_shown():
 
 def test_an_exception_of_the_check_itself_is_no_answer():
     with pytest.raises(KeyError):
-        compare(fails(KeyError()), NUMBERS, double, asked="{}")
+        compare(Mock(side_effect=KeyError), NUMBERS, double, asked="{}")
 
 
 def test_a_mistake_without_a_rule_explains_what_is_left():
@@ -102,7 +95,7 @@ def test_what_must_be_refused_and_is_not_is_shown(call, hint_id, sentence):
 def test_a_refusal_is_returned_and_what_is_left_out_is_none():
     assert str(must_refuse(lambda: int("x"), "x", "taken")).startswith("invalid literal")
     with pytest.raises(Wrong, match="raised NotImplementedError"):
-        must_refuse(fails(NotImplementedError()), "x", "taken")
+        must_refuse(Mock(side_effect=NotImplementedError), "x", "taken")
 
 
 def retold_to(error, **how):
