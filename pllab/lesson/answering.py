@@ -82,17 +82,17 @@ def run() -> None:
     room = ChecksRoom()
     program = room.find(job["ranks"]["program"]) if "ranks" in job else None  # while the package is whole
     take_out(job["package"])
-    made = cache(partial(_made, job))
+    solution = cache(partial(_solution_of, job))
     line.send(ready=True)  # from here on the learner's code runs
     if program is not None:
-        return line.send(**_answer(lambda: _on_rank(room, program, job["ranks"], made())))
-    line.send(**_answer(lambda: {"made": callable(made())}))
+        return line.send(**_answer(lambda: _on_rank(room, program, job["ranks"], solution())))
+    line.send(**_answer(lambda: {"made": callable(solution())}))
     while (question := line.read()) is not None:
-        line.send(**_answer(partial(_called, line, room, made(), question)))
+        line.send(**_answer(partial(_called, line, room, solution(), question)))
     sys.stdout.flush()
 
 
-def _made(job: dict[str, Any]) -> Callable[..., Any]:
+def _solution_of(job: dict[str, Any]) -> Callable[..., Any]:
     """The learner's function, as it was packed; one that is in the cells of a notebook is packed first."""
     function = job["function"] if "function" in job else pack_cells(job["expression"], job["source"]).function
     try:

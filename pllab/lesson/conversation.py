@@ -14,7 +14,7 @@ from typing import IO, Any
 from pllab.comm.processes import end_children, how_it_ended, is_starved, stack_of, text_of
 from pllab.lesson.encoding import NO_VALUE
 from pllab.lesson.fork_server import ForkServer
-from pllab.lesson.packing import Source
+from pllab.lesson.own_code import is_theirs
 
 _MOST_BYTES = 1 << 26  # of one answer
 _SEND_S = 30.0
@@ -49,7 +49,7 @@ class Conversation:
         printed: IO[bytes] | None = None,
         hash_seed: str = "",
     ) -> None:
-        self._folder, self._source = folder, job["source"]
+        self._folder = folder
         self._buffer = bytearray()
         self._line, other_end = socket.socketpair()
         self._line.settimeout(_SEND_S)
@@ -119,7 +119,7 @@ class Conversation:
 
     def late(self, timeout_s: float) -> Ended:
         """What to raise when the time is over, with the learner's line where the process is."""
-        where = last_seen(stack_of(self._process.pid, self._folder / "asked"), self._source)
+        where = last_seen(stack_of(self._process.pid, self._folder / "asked"))
         return Ended(_LATE.format(seconds=timeout_s), where, is_late=True)
 
     def end(self) -> None:
@@ -132,7 +132,7 @@ class Conversation:
         self._line.close()
         with suppress(TimeoutExpired):
             self._process.wait(1.0)
-        where = last_seen(text_of(self._folder / "stack"), self._source)
+        where = last_seen(text_of(self._folder / "stack"))
         code = self._process.returncode
         return Ended(CRASHED.format(how="left the conversation" if code is None else how_it_ended(code)), where)
 
@@ -142,9 +142,9 @@ def no_answer(error: Exception) -> Ended:
     return Ended(_NO_ANSWER.format(error=type(error).__name__))
 
 
-def last_seen(stack: str, source: Source) -> str:
+def last_seen(stack: str) -> str:
     """Where the student's code was, from faulthandler's dump: the innermost frame is first."""
     for name, line, function in re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stack):
-        if any(name == known for known, _ in source):
+        if is_theirs(name):
             return f"last seen in line {line} of {function}"
     return ""
