@@ -57,8 +57,8 @@ class Solution:
         self, server: ForkServer, folder: Path, job: dict[str, Any], printed: IO[bytes], *, deadline_s: float
     ) -> None:
         self.folder, self._server, self._job, self._printed = folder, server, job, printed
-        self._of_questions_s, self._patience = deadline_s, 0
-        self._deadline_s = self._left_s = _MAKE_S
+        self._of_questions_s = deadline_s
+        self._give(_MAKE_S)
         self.kept: dict[Any, Any] = {}
 
     def __enter__(self) -> Self:
@@ -70,7 +70,7 @@ class Solution:
         except BaseException:
             self._line.end()
             raise
-        self._deadline_s = self._left_s = self._of_questions_s
+        self._give(self._of_questions_s)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -111,6 +111,9 @@ class Solution:
             for mine, theirs in zip(args, after, strict=True):
                 write_back(mine, theirs)
         return value
+
+    def _give(self, deadline_s: float) -> None:
+        self._deadline_s, self._left_s, self._patience = deadline_s, deadline_s, 0
 
     def _wait_until_made(self) -> None:
         """Wait for the function; the first case has not begun yet, so its own hints explain nothing here."""

@@ -189,7 +189,8 @@ def _read(path: Path) -> list[Kept]:
 
 def _kept(row: dict[str, Any]) -> Kept:
     """A guess from the file, which is the learner's own, so only what would break the score is refused."""
-    one = Kept(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    one = Kept(**fields)
     "".join(one.cells())  # all of them are text
     return one
 

@@ -5,7 +5,6 @@ solutions out, and its AGENTS.md asks assistants to tutor.
 """
 
 import re
-import shutil
 from importlib.resources import files
 from pathlib import Path
 
@@ -43,8 +42,7 @@ def build(lessons: Path, folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, notebook in copies.items():
         nbformat.write(notebook, folder / name)
-    with (folder / "AGENTS.md").open("wb") as file, (files("pllab.lesson") / "tutor.md").open("rb") as words:
-        shutil.copyfileobj(words, file)
+    (folder / "AGENTS.md").write_bytes((files("pllab.lesson") / "tutor.md").read_bytes())
     write_hand_out(folder)
     return list(copies)
 

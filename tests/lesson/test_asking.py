@@ -24,7 +24,7 @@ import pllab.parallel
 from pllab import comm, pipeline
 from pllab.lesson import Outcome, answering, asked_ranks, asking, check, conversation
 from pllab.lesson.encoding import NO_VALUE, Drawn, Odd, decode, encode, write_back
-from pllab.lesson.exercise import Case, Exercise, Wrong, find
+from pllab.lesson.exercise import Case, Exercise, Refused, Wrong, find
 from pllab.lesson.verdict import Verdict
 from pllab.schedule import Action, Kind, gpipe
 from tests.lesson.judge import judged, judged_on
@@ -523,26 +523,46 @@ def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(mon
     assert is_starved == ("other programs had the machine" in str(verdict))
 
 
-class AsksBack:
-    """The end of a conversation with a process that calls the function of the case for ever."""
+class Tells:
+    """The end of a conversation with a process that tells this whenever it is asked; None is nothing at all."""
+
+    def __init__(self, told):
+        self._told = told
 
     def receive(self, timeout_s):
-        return {"call": 0, "args": [], "kwargs": {"dict": []}}
+        return self._told
 
     def send(self, words):
         assert "stopped" not in words
+
+    def is_starved(self, wall_s):
+        return False
 
     def late(self, timeout_s):
         return conversation.Ended("", is_late=True)
 
 
-def test_who_asks_back_for_ever_is_late(monkeypatch, tmp_path):
+@pytest.fixture
+def solution(tmp_path):
+    return asking.Solution(None, tmp_path, {}, None, deadline_s=20.0)
+
+
+def test_who_asks_back_for_ever_is_late(monkeypatch, solution):
     monkeypatch.setattr(asking, "_MOST_CALLS", 1000)
-    solution, calls = asking.Solution(None, tmp_path, {}, None, deadline_s=20.0), []
-    solution._line = AsksBack()
+    solution._line, calls = Tells({"call": 0, "args": [], "kwargs": {"dict": []}}), []
     with pytest.raises(conversation.Ended):
         solution(lambda: calls.append(0))
     assert len(calls) == 1000
+
+
+@pytest.mark.parametrize(
+    ("told", "hint_id"), [({"refused": ["a", "b"]}, "a"), ({"refused": 3}, "crashed"), ({}, "crashed"), (None, "hang")]
+)
+def test_a_function_that_is_not_made_is_refused_whatever_is_told(solution, told, hint_id):
+    solution._line = Tells(told)
+    with pytest.raises(Refused) as refused:
+        solution._wait_until_made()
+    assert refused.value.hint_id == hint_id
 
 
 def test_who_leaves_the_conversation_and_stays_is_told_so():
