@@ -54,8 +54,7 @@ def _pieces(expression: str, source: Source) -> list[tuple[str, Any]]:
     for name, _ in source:
         body = [part.node for part in taken if part.cell == name]
         pieces.append((name, compile(ast.Module(body, []), name, "exec")))
-    last = source[-1][0] if source else ""
-    return [*pieces, (last, compile(f"{_NAME} = ({expression})", "<cell of the check>", "exec"))]
+    return [*pieces, (source[-1][0], compile(f"{_NAME} = ({expression})", "<cell of the check>", "exec"))]
 
 
 @dataclass(frozen=True)
