@@ -286,10 +286,13 @@ print("never", 1 / 0)
     assert unread.problem.startswith("it is no notebook")
 
 
-def test_the_packages_own_function_is_refused(tmp_path):
-    cell = "from pllab.parallel import broadcast_parameters"
-    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("05.1", cell, "broadcast_parameters")))
-    assert outcome(sheet, 0) == (Outcome.NOT_YET, "packaged")
+def test_the_packages_own_function_is_refused_also_where_a_cell_calls_it(tmp_path):
+    itself = hand_in(
+        tmp_path / "a.ipynb", ("05.1", "from pllab.parallel import broadcast_parameters", "broadcast_parameters")
+    )
+    cell = "from pllab.data import DataPartitioner\nmy_share = DataPartitioner([1, 2]).use"
+    called = hand_in(tmp_path / "b.ipynb", ("00.1", cell, "my_share"))
+    assert [outcome(sheet) for sheet in graded(itself, called)] == [(Outcome.NOT_YET, "packaged")] * 2
 
 
 def test_a_lesson_without_its_check_cells_is_not_attempted_and_keeps_its_points(tmp_path):
