@@ -44,8 +44,8 @@ def hand_in_hostile(path: Path, cell: str) -> Path:
     return hand_in(path, ("00.1", f"VICTIM = {str(victim)!r}\n{cell}", "my_share"))
 
 
-def generated(path: Path, lesson: str, kind: str) -> tuple[Path, dict[str, str]]:
-    """Write a lesson's notebook with its first RIGHT or WRONG solutions; return the hint ids that are expected.
+def generated(path: Path, lesson: str, kind: str, which: int) -> tuple[Path, dict[str, str]]:
+    """Write a lesson's notebook with its `which`-th RIGHT or WRONG solutions; return the hint ids that are expected.
 
     The cell is the whole file of variants or mutants, of which grading runs what the function needs.
     """
@@ -53,8 +53,8 @@ def generated(path: Path, lesson: str, kind: str) -> tuple[Path, dict[str, str]]
     source = Path(str(module.__file__)).read_text()
     hints, done = {}, []
     for exercise in exercises_of(lesson):
-        solutions = _right(module, exercise.id) if kind == "RIGHT" else _wrong(module, exercise.id)
-        expression, hints[exercise.id] = next(solutions)
+        solutions = list(_right(module, exercise.id) if kind == "RIGHT" else _wrong(module, exercise.id))
+        expression, hints[exercise.id] = solutions[which % len(solutions)]
         done.append((exercise.id, source, expression))
     return hand_in(path, *done), hints
 

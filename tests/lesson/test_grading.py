@@ -359,7 +359,7 @@ def test_the_order_is_that_of_the_notebooks(tmp_path, jobs):
 @pytest.mark.parametrize("lesson", ["04", "05", "10"])
 def test_the_verdict_is_that_of_the_notebook(tmp_path, lesson):
     """Each exercise with a right variant and with a wrong one, whose hint is known."""
-    paths = {kind: generated(tmp_path / f"{kind}.ipynb", lesson, kind) for kind in ("RIGHT", "WRONG")}
+    paths = {kind: generated(tmp_path / f"{kind}.ipynb", lesson, kind, 0) for kind in ("RIGHT", "WRONG")}
     right, wrong = graded(*(path for path, _ in paths.values()), limits=Limits(fenced=FENCED), jobs=1)
     assert [outcome(right, number) for number in range(len(right.grades))] == [(Outcome.RIGHT, "")] * len(right.grades)
     seen = {grade.verdict.exercise.id: grade.verdict.hint_id for grade in wrong.grades}
