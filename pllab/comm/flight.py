@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -50,22 +50,20 @@ def record_flight(path: Path, watch: str = "", torchs: Path | None = None) -> It
         watch: a Python file whose caught exceptions are recorded; by default none are.
         torchs: a file for the gloo calls in torch's own flight recorder; by default that is not read.
     """
-    flight = Flight(path, torchs)
-    unwatch = _watch(watch, flight, sys._getframe()) if watch else None
+    flight, state = Flight(path, torchs), "returned"
     writer = threading.Thread(target=flight.keep_writing, name="pllab-flight", daemon=True)
     writer.start()
     try:
-        with hear_calls(flight.heard):
+        with _watch(watch, flight, sys._getframe()) if watch else nullcontext(), hear_calls(flight.heard):
             yield flight
-        flight.end("returned")
     except BaseException as error:
         told = _told(error)
         flight.caught = [one for one in flight.caught if one.text != told]  # this one was not swallowed
-        flight.end(f"raised {told}")
+        state = f"raised {told}"
         raise
     finally:
-        if unwatch is not None:
-            unwatch()
+        flight.write(state)
+        flight.has_ended.set()
         writer.join(_LAST_S)  # it asks for the rank, which is gone once the group is
 
 
@@ -83,7 +81,8 @@ class Flight:
     _made: int = 0
     _rank: int = 0
     _world_size: int = 1
-    _ended: threading.Event = field(default_factory=threading.Event)
+    has_ended: threading.Event = field(default_factory=threading.Event)
+    """Set once the program's end has been written."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def heard(self, made: GroupCall) -> Callable[[Any], HeardWork]:
@@ -132,11 +131,6 @@ class Flight:
             if at >= 0 and not self.calls[at].finished:
                 self.calls[at] = replace(self.calls[at], **values)
 
-    def end(self, state: str) -> None:
-        """Note how the program ended, and write for the last time."""
-        self.write(state)
-        self._ended.set()
-
     def write(self, state: str = "") -> None:
         """Replace the file by the current record."""
         frames = traceback.walk_stack(sys._current_frames()[threading.main_thread().ident or 0])
@@ -160,17 +154,18 @@ class Flight:
         """In a separate thread: write until the program has ended, then write torch's record once more."""
         is_over = False
         while not is_over:
-            if not (is_over := self._ended.is_set()):  # `end` has written our own
+            if not (is_over := self.has_ended.is_set()):  # then our own is written
                 self.write()
             if self.torchs is not None:
                 # What torch's recorder of gloo's calls knows, as JSON; it has room for the last 2000 calls.
                 dump = torch._C._distributed_c10d._dump_fr_trace_json  # type: ignore[attr-defined]
                 write_whole(self.torchs, dump(True, False))
-            self._ended.wait(_EVERY_S)
+            self.has_ended.wait(_EVERY_S)
 
 
-def _watch(watched: str, flight: Flight, frame: FrameType | None) -> Callable[[], None]:
-    """Trace exceptions in a file, even in its functions that already run; returns a function that stops it."""
+@contextmanager
+def _watch(watched: str, flight: Flight, frame: FrameType | None) -> Iterator[None]:
+    """Inside the block, trace exceptions in a file, even in its functions that already run."""
     trace, before = _exceptions_of(watched, flight), sys.gettrace()
     running: list[tuple[FrameType, Any, bool]] = []
     while frame is not None:
@@ -180,14 +175,13 @@ def _watch(watched: str, flight: Flight, frame: FrameType | None) -> Callable[[]
         frame = frame.f_back
     threading.settrace(trace)
     sys.settrace(trace)
-
-    def stop() -> None:
+    try:
+        yield
+    finally:
         threading.settrace(None)
         sys.settrace(before)
         for one, tracer, lines in running:
             one.f_trace, one.f_trace_lines = tracer, lines
-
-    return stop
 
 
 def _exceptions_of(watched: str, flight: Flight) -> Callable[[FrameType, str, Any], Any]:

@@ -41,20 +41,19 @@ _wires: set[int] = set()  # in a rank: file descriptors of the sockets that join
 
 
 class Cluster:
-    """The controller and the engines, in their own folder; they find each other and the group after this returns."""
+    """The controller and the engines, in their own folder; they find each other and the group after `start`."""
 
-    def __init__(self, num_ranks: int, backend: str | None, timeout_s: float) -> None:
+    def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pllab-ranks-"))  # private: mode 700
         self._processes: dict[str, Child] = {}  # the controller first
-        try:
-            profile = f"--profile-dir={self.folder}"
-            self._start("the controller of the ranks", "ipyparallel.controller.app:main", profile, *_CONTROLLER)
-            for rank in range(num_ranks):
-                job = json.dumps([rank, num_ranks, backend, timeout_s])
-                self._start(f"rank {rank}", "pllab.comm.notebook_engines:serve_rank", job, str(self.folder))
-        except BaseException:
-            self.stop()
-            raise
+
+    def start(self, num_ranks: int, backend: str | None, timeout_s: float) -> None:
+        """Start all processes; `stop` ends them, also if not all could be started."""
+        profile = f"--profile-dir={self.folder}"
+        self._start("the controller of the ranks", "ipyparallel.controller.app:main", profile, *_CONTROLLER)
+        for rank in range(num_ranks):
+            job = json.dumps([rank, num_ranks, backend, timeout_s])
+            self._start(f"rank {rank}", "pllab.comm.notebook_engines:serve_rank", job, str(self.folder))
 
     def _start(self, name: str, entry: str, *arguments: str) -> None:
         log = self.folder / f"{name}.log"

@@ -16,6 +16,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
+from contextlib import ExitStack
 from typing import Any, Self
 
 from pllab.arguments import deadline, rank_count
@@ -66,14 +67,35 @@ class Ranks:
         self.num_ranks = rank_count(num_ranks)
         self._timeout_s = deadline(timeout_s)
         self._num_groups = 1
-        self._cluster = Cluster(num_ranks, backend, self._timeout_s)
-        try:
-            self._client = _connect(self._cluster, time.monotonic() + self._timeout_s)
-        except BaseException:
-            self._cluster.stop()
-            raise
-        self._finish = weakref.finalize(self, _stop, self._client, self._cluster)
+        with ExitStack() as undo:
+            self._cluster = Cluster()
+            undo.callback(self._cluster.stop)
+            self._cluster.start(num_ranks, backend, self._timeout_s)
+            self._client = self._connect(undo, time.monotonic() + self._timeout_s)
+            self._finish = weakref.finalize(self, undo.pop_all().close)
         _register_px(weakref.ref(self))
+
+    def _connect(self, undo: ExitStack, end: float) -> Any:
+        """A client that sees all engines; they register after they have joined the group."""
+        # A GPU node with only torch and transformers imports this room too.
+        from ipyparallel import Client
+
+        folder = self._cluster.folder
+        file = self._wait_for(lambda: connection_file(folder, "client"), end)
+        client = Client(str(file), profile_dir=str(folder), ipython_dir=str(folder))
+        undo.callback(client.close)
+        self._wait_for(lambda: len(client.ids) == self.num_ranks, end)
+        return client
+
+    def _wait_for(self, answer: Callable[[], Any], end: float) -> Any:
+        """Ask repeatedly until there is an answer, and return it."""
+        while not (found := answer()):
+            self._cluster.check_alive()
+            if time.monotonic() >= end:
+                way_out = f"Ranks({self.num_ranks}, timeout_s=300)"
+                raise RankError(0, f"the ranks did not start in time; give them more, as in {way_out}")
+            time.sleep(_TICK_S)
+        return found
 
     @property
     def stopped(self) -> bool:
@@ -193,39 +215,6 @@ def _register_px(reference: "weakref.ref[Ranks]") -> None:
         ranks.execute(line if cell is None else cell)
 
     shell.register_magic_function(px, "line_cell")
-
-
-def _connect(cluster: Cluster, end: float) -> Any:
-    """A client that sees all engines; they register after they have joined the group."""
-    # A GPU node with only torch and transformers imports this room too.
-    from ipyparallel import Client
-
-    file = _wait_for(lambda: connection_file(cluster.folder, "client"), cluster, end)
-    client = Client(str(file), profile_dir=str(cluster.folder), ipython_dir=str(cluster.folder))
-    try:
-        _wait_for(lambda: len(client.ids) == len(cluster.engines), cluster, end)
-    except BaseException:
-        client.close()
-        raise
-    return client
-
-
-def _wait_for(answer: Callable[[], Any], cluster: Cluster, end: float) -> Any:
-    """Ask repeatedly until there is an answer, and return it."""
-    while not (found := answer()):
-        cluster.check_alive()
-        if time.monotonic() >= end:
-            way_out = f"Ranks({len(cluster.engines)}, timeout_s=300)"
-            raise RankError(0, f"the ranks did not start in time; give them more, as in {way_out}")
-        time.sleep(_TICK_S)
-    return found
-
-
-def _stop(client: Any, cluster: Cluster) -> None:
-    try:
-        client.close()
-    finally:
-        cluster.stop()
 
 
 # The answers of the ranks to one cell: `replies` are ipyparallel's AsyncResults by rank, one rank each.
