@@ -90,8 +90,7 @@ def record_messages(on_message: Callable[[Message], None] | None = None) -> Iter
 
 def group_name(group: ProcessGroup | None = None) -> str:
     """The name of a group in the messages of a ledger; without one, that of all ranks."""
-    whole = dist.group.WORLD if dist.is_initialized() else None
-    named = whole if group is None else group
+    named = dist.group.WORLD if group is None else group
     return "" if named is None else str(named.group_name)
 
 
@@ -105,11 +104,6 @@ def traffic(message: Message) -> Fraction:
     others, share = message.num_ranks - 1, Fraction(message.num_bytes, message.num_ranks)
     sizes = {"all_reduce": 2 * others * share, "reduce_scatter": others * share, "receive": Fraction()}
     return sizes.get(message.name, Fraction(message.num_bytes) * (others if message.name == "all_gather" else 1))
-
-
-def ledger_is_open() -> bool:
-    """Whether any ledger is open."""
-    return bool(_open)
 
 
 def note_tensor(name: str, tensor: torch.Tensor, peer: int | None = None, group: ProcessGroup | None = None) -> None:
