@@ -101,9 +101,11 @@ def test_whole_numbers_of_any_library_and_no_others():
     assert thread_count(64) == 64
 
 
-def test_a_world_of_one_needs_nothing(monkeypatch):
+def test_a_world_of_one_needs_nothing_and_is_entered_once(monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
     plan = setup(0, 1, "gloo")
+    with pytest.raises(RuntimeError, match=r"already rank 0 of 1; call teardown\(\) first"):
+        setup(0, 1, "gloo")
     assert (rank(), world_size(), plan.device) == (0, 1, torch.device("cpu"))
     assert os.environ["GLOO_SOCKET_IFNAME"] in ("lo", "lo0")
     assert shared_buffer(3, torch.float32) is None
@@ -111,12 +113,6 @@ def test_a_world_of_one_needs_nothing(monkeypatch):
     teardown()
     assert not dist.is_initialized()
     assert os.environ["GLOO_SOCKET_IFNAME"] == "eth7"
-
-
-def test_twice_is_an_error_that_names_the_group_there_is():
-    setup(0, 1, "gloo")
-    with pytest.raises(RuntimeError, match=r"already rank 0 of 1; call teardown\(\) first"):
-        setup(0, 1, "gloo")
 
 
 def test_an_occupied_port_is_named_with_the_way_out(monkeypatch):

@@ -44,19 +44,6 @@ def test_the_last_listener_hears_first_and_one_that_raises_stops_the_call():
     assert dict(vars(ProcessGroup)) == before
 
 
-def test_a_listener_in_two_blocks_hears_a_call_once():
-    heard = []
-
-    def listen(call):
-        heard.append(call.name)
-
-    with hear_calls(listen):
-        with hear_calls(listen):
-            dist.barrier()
-        dist.all_reduce(torch.ones(1))
-    assert heard == ["barrier", "all_reduce"]
-
-
 def test_steps_of_a_handle_are_told_through_the_handles_of_other_listeners():
     steps = {"outer": [], "inner": []}
 

@@ -1,5 +1,7 @@
 """Collectives made of messages against gloo's own, to the last bit, and against the list of their transfers."""
 
+from itertools import product
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -20,6 +22,7 @@ pytestmark = pytest.mark.ranks
 
 SHAPES = [(0,), (), (1,), (7,), (3, 5), (1001,), (70_001,)]
 DTYPES = [torch.int64, torch.float32, torch.float64, torch.bfloat16]
+LARGE = (1_700_001,), torch.float32  # more than two segments of 1 MiB for each rank, where gloo cuts chunks otherwise
 
 
 def bits(tensor):
@@ -35,31 +38,22 @@ def numbers(shape, dtype, number):
 def against_gloo(number, size):
     """Per shape and type: whether ring, tree and broadcast have gloo's bits, and whether all ranks have the same."""
     seen = {}
-    for shape in SHAPES:
-        for dtype in DTYPES:
-            ring, tree, theirs = (numbers(shape, dtype, number) for _ in range(3))
-            ring_all_reduce(ring)
-            run_transfers(transfers.tree_all_reduce(size), tree)
-            dist.all_reduce(theirs)
-            copies = [numbers(shape, dtype, number) for _ in range(2)]
-            tree_broadcast(copies[0], root=size - 1)
-            dist.broadcast(copies[1], src=size - 1)
-            everywhere = all_gather_object((bits(ring), bits(tree)))
-            seen[(shape, dtype)] = {
-                "ring": bits(ring) == bits(theirs),
-                "tree": bits(tree) == bits(theirs),
-                "broadcast": bits(copies[0]) == bits(copies[1]),
-                "same": len(set(everywhere)) == 1,
-            }
+    for shape, dtype in [*product(SHAPES, DTYPES), LARGE]:
+        ring, tree, theirs = (numbers(shape, dtype, number) for _ in range(3))
+        ring_all_reduce(ring)
+        run_transfers(transfers.tree_all_reduce(size), tree)
+        dist.all_reduce(theirs)
+        copies = [numbers(shape, dtype, number) for _ in range(2)]
+        tree_broadcast(copies[0], root=size - 1)
+        dist.broadcast(copies[1], src=size - 1)
+        everywhere = all_gather_object((bits(ring), bits(tree)))
+        seen[(shape, dtype)] = {
+            "ring": bits(ring) == bits(theirs),
+            "tree": bits(tree) == bits(theirs),
+            "broadcast": bits(copies[0]) == bits(copies[1]),
+            "same": len(set(everywhere)) == 1,
+        }
     return seen
-
-
-def ring_of_a_large_tensor(number, size):
-    """More than two segments of 1 MiB for each rank, where gloo cuts chunks in another way."""
-    ours, theirs = (numbers((1_700_001,), torch.float32, number) for _ in range(2))
-    ring_all_reduce(ours)
-    dist.all_reduce(theirs)
-    return torch.equal(ours, theirs)
 
 
 def ledgers_and_refusals(number, size):
@@ -96,11 +90,6 @@ def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size, quick_ranks):
             assert {name for name, is_so in outcome.items() if not is_so} <= {"tree"}, case
         assert all(seen[shape, torch.int64]["tree"] for shape in SHAPES)
     assert size < 3 or not seen[(1001,), torch.float32]["tree"]  # else the numbers would not show an order
-
-
-@pytest.mark.parametrize("size", [3, *exhaustive(4)])
-def test_a_large_ring_has_the_bits_of_gloo(size, quick_ranks):
-    assert all(launch(ring_of_a_large_tensor, size, backend="gloo", timeout_s=60))
 
 
 def test_the_ledger_has_the_transfers_ranks_of_a_group_count_in_it_and_refusals_are_sentences(quick_ranks):
