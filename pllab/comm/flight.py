@@ -57,9 +57,7 @@ def record_flight(path: Path, watch: str = "", torchs: Path | None = None) -> It
         with _watch(watch, flight, sys._getframe()) if watch else nullcontext(), hear_calls(flight.heard):
             yield flight
     except BaseException as error:
-        told = _told(error)
-        flight.caught = [one for one in flight.caught if one.text != told]  # this one was not swallowed
-        state = f"raised {told}"
+        state = f"raised {_told(error)}"
         raise
     finally:
         flight.write(state)
@@ -73,16 +71,10 @@ class Flight:
 
     path: Path
     torchs: Path | None = None
-    calls: list[Call] = field(default_factory=list)
-    caught: list[Caught] = field(default_factory=list)
-    state: str = "running"
+    record: Record = Record(rank=0, world_size=1, calls=())
+    has_ended: threading.Event = field(default_factory=threading.Event)  # set once its end has been written
     _works: dict[int, Any] = field(default_factory=dict)
     _orders: Counter[str] = field(default_factory=Counter)
-    _made: int = 0
-    _rank: int = 0
-    _world_size: int = 1
-    has_ended: threading.Event = field(default_factory=threading.Event)
-    """Set once the program's end has been written."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def heard(self, made: GroupCall) -> Callable[[Any], HeardWork]:
@@ -91,7 +83,7 @@ class Flight:
         puts_in = name != "receive" and (name not in _OF_ROOT or peer == dist.get_rank())
         with self._lock:
             call = Call(
-                number=self._made,
+                number=self.record.next_number,
                 name=name,
                 shape=made.shape,
                 dtype=str(tensors[0].dtype).removeprefix("torch.") if tensors else "",
@@ -102,9 +94,7 @@ class Flight:
                 order=self._orders[named],
             )
             self._orders[named] += call.is_collective
-            self._made += 1
-            self.calls.append(call)
-            del self.calls[:-_MOST_CALLS]
+            self.record = replace(self.record, calls=(*self.record.calls, call)[-_MOST_CALLS:])
         self.write()
         if puts_in and any(_has_nan(tensor) for tensor in tensors):  # waits for a GPU, so the call is written before
             self._change(call.number, has_nan=True)
@@ -127,9 +117,18 @@ class Flight:
     def _change(self, number: int, **values: Any) -> None:
         """Update the entry of a call, unless it has been forgotten or has already ended."""
         with self._lock:
-            at = number - (self._made - len(self.calls))
-            if at >= 0 and not self.calls[at].finished:
-                self.calls[at] = replace(self.calls[at], **values)
+            calls = [
+                replace(call, **values) if call.number == number and not call.finished else call
+                for call in self.record.calls
+            ]
+            self.record = replace(self.record, calls=tuple(calls))
+
+    def catch(self, text: str, where: str) -> None:
+        """Note an exception where it was raised, not in the frames that it passes through."""
+        with self._lock:
+            caught = Caught(text, where, self.record.next_number)
+            if not any((one.text, one.before_call) == (text, caught.before_call) for one in self.record.caught):
+                self.record = replace(self.record, caught=(*self.record.caught, caught))
 
     def write(self, state: str = "") -> None:
         """Replace the file by the current record."""
@@ -137,18 +136,16 @@ class Flight:
         stack = tuple(_place(frame) for frame, _ in frames if frame.f_code.co_filename != __file__)
         with self._lock, suppress(OSError):  # the owner may have removed the folder
             self._look()
-            self.state = state or self.state
-            with suppress(ValueError, RuntimeError):  # the group is not there yet, or no more: the last answer stays
-                self._rank, self._world_size = dist.get_rank(), dist.get_world_size()
-            record = Record(
-                rank=self._rank,
-                world_size=self._world_size,
-                calls=tuple(self.calls),
-                state=self.state,
-                caught=tuple(self.caught),
-                stack=() if self.state != "running" else stack,
+            state = state or self.record.state
+            self.record = replace(
+                self.record,
+                state=state,
+                caught=tuple(one for one in self.record.caught if state != f"raised {one.text}"),  # that ended the rank
+                stack=stack if state == "running" else (),
             )
-            write_whole(self.path, json.dumps(record.to_json()))
+            with suppress(ValueError, RuntimeError):  # the group is not there yet, or no more: the last answer stays
+                self.record = replace(self.record, rank=dist.get_rank(), world_size=dist.get_world_size())
+            write_whole(self.path, json.dumps(self.record.to_json()))
 
     def keep_writing(self) -> None:
         """In a separate thread: write until the program has ended, then write torch's record once more."""
@@ -189,10 +186,7 @@ def _exceptions_of(watched: str, flight: Flight) -> Callable[[FrameType, str, An
 
     def local(frame: FrameType, event: str, arg: Any) -> Any:
         if event == "exception" and not issubclass(arg[0], _QUIET):
-            told = _told(arg[1] if isinstance(arg[1], BaseException) else arg[0](arg[1]))
-            caught = Caught(told, _place(frame), flight._made)
-            if not any(one.text == told and one.before_call == flight._made for one in flight.caught):
-                flight.caught.append(caught)  # where it was raised, not the frames that it passed through
+            flight.catch(_told(arg[1] if isinstance(arg[1], BaseException) else arg[0](arg[1])), _place(frame))
         return local
 
     def trace(frame: FrameType, _event: str, _arg: Any) -> Any:

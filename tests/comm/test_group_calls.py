@@ -26,7 +26,7 @@ def test_methods_are_replaced_once_for_all_kinds_of_listeners_until_the_last_one
         dist.all_reduce(torch.ones(2))
     assert dict(vars(ProcessGroup)) == before
     assert heard == [("all_reduce", (4,))] == [(message.name, message.shape) for message in ledger.messages]
-    assert [call.shape for call in flight.calls] == [(4,), (2,)]
+    assert [call.shape for call in flight.record.calls] == [(4,), (2,)]
 
 
 def test_the_last_listener_hears_first_and_one_that_raises_stops_the_call():
