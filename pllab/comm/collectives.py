@@ -172,7 +172,7 @@ def broadcast(tensor: torch.Tensor, source: int = 0, group: Group | None = None)
         PeerError: another rank went away or did not come in time.
     """
     _check_peer("broadcast from", source, group)
-    note_tensor("broadcast", tensor, source, group)
+    note_tensor("broadcast", tensor, in_world(source, group), group)
     _start("broadcast", partial(dist.broadcast, tensor, group=group, group_src=source), tensor.nbytes).wait()
 
 

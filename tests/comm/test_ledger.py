@@ -37,6 +37,7 @@ def direct_calls(number, size):
     with record_messages() as of_the_group:
         if number:
             dist.broadcast(torch.ones(2), src=1, group=group)
+            broadcast(torch.ones(2), 0, group)  # the same, named by its number in the group
         if number == 1:
             dist.send(torch.ones(1), dst=2, group=group)
         if number == 2:
@@ -85,8 +86,8 @@ def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end(q
     after = [("gather", (4,), 16, 0), ("reduce_scatter", (3, 4), 48, None), ("barrier", (), 0, None)]
     of_the_group = [
         [],
-        [("broadcast", (2,), 8, 1), ("send", (1,), 4, 2)],
-        [("broadcast", (2,), 8, 1), ("receive", (1,), 4, 1)],
+        [("broadcast", (2,), 8, 1), ("broadcast", (2,), 8, 1), ("send", (1,), 4, 2)],
+        [("broadcast", (2,), 8, 1), ("broadcast", (2,), 8, 1), ("receive", (1,), 4, 1)],
     ]
     for rank, seen in enumerate(launch(direct_calls, 3, backend="gloo", timeout_s=60)):
         scatter = ("scatter", (3, 4), 48, 0) if rank == 0 else ("scatter", (), 0, 0)
