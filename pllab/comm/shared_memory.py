@@ -17,15 +17,8 @@ import torch
 import torch.distributed as dist
 
 from pllab.arguments import require
-from pllab.comm.collectives import (
-    Pending,
-    all_gather_object,
-    all_reduce,
-    backend_name,
-    rank,
-    reduce_scatter_async,
-    world_size,
-)
+from pllab.comm import collectives
+from pllab.comm.collectives import Pending
 from pllab.comm.errors import in_words
 from pllab.comm.ledger import note_tensor
 from pllab.comm.links import link_is_open
@@ -55,19 +48,19 @@ def shared_buffer(
         ValueError: the ranks ask for different sizes or types; raised on every rank.
         PeerError: another rank went away or did not come in time.
     """
-    if backend_name() != "gloo" or world_size(group) == 1 or link_is_open():
+    if collectives.backend_name() != "gloo" or collectives.world_size(group) == 1 or link_is_open():
         return None
     with ExitStack() as until_all_have_mapped:
-        num_bytes = world_size(group) * _round_up(numel) * dtype.itemsize
-        own = _new_file(num_bytes, until_all_have_mapped) if rank(group) == 0 else None
+        num_bytes = collectives.world_size(group) * _round_up(numel) * dtype.itemsize
+        own = _new_file(num_bytes, until_all_have_mapped) if collectives.rank(group) == 0 else None
         host = host_id() if device is None or device.type == "cpu" else None
-        sizes, hosts, files = zip(*all_gather_object((f"{numel} x {dtype}", host, own), group), strict=True)
+        sizes, hosts, files = zip(*collectives.all_gather_object((f"{numel} x {dtype}", host, own), group), strict=True)
         for number, size in enumerate(sizes):
             words = f"rank {number} asks for a shared buffer of {size}, rank 0 for {sizes[0]}"
             require(size == sizes[0], f"{words}; ask for the same on every rank")
         can_share = host is not None and set(hosts) == {host} and files[0] is not None
         memory = _map(files[0][0], files[0][1], num_bytes) if can_share else None
-        have_mapped = all_gather_object(memory is not None, group)
+        have_mapped = collectives.all_gather_object(memory is not None, group)
     if memory is None or not all(have_mapped):
         return None
     return SharedBuffer(memory.view(dtype).view(len(sizes), -1)[:, :numel], group)
@@ -88,7 +81,7 @@ class SharedBuffer:
 
     def __init__(self, rows: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
         self._rows = rows
-        self._number = rank(group)
+        self._number = collectives.rank(group)
         self._group = group
         self.tensor = rows[self._number]
 
@@ -101,13 +94,13 @@ class SharedBuffer:
             PeerError: another rank went away or did not come in time.
         """
         if link_is_open():
-            return all_reduce(self.tensor, self._group)
+            return collectives.all_reduce(self.tensor, self._group)
         # Two barriers suffice. After the first, every rank has written its numbers and is in this call. Until the
         # second, a rank reads and writes only its own chunk of each row, and chunks are disjoint. After the second,
         # all chunks are summed. No rank touches a peer's row before the first barrier of the next call, which waits
         # for that peer, so the peer may use its tensor until then.
         note_tensor("all_reduce", self.tensor, group=self._group)
-        with in_words("all_reduce", rank()), torch.no_grad():
+        with in_words("all_reduce", collectives.rank()), torch.no_grad():
             dist.barrier(self._group)
             start, stop = _chunk(self.tensor.numel(), self._number, len(self._rows))
             for low in range(start, stop, _BLOCK):
@@ -133,9 +126,9 @@ class SharedBuffer:
         size = part.numel()
         used = self.tensor[: size * len(self._rows)]
         if link_is_open():
-            return reduce_scatter_async(part, used, self._group)
+            return collectives.reduce_scatter_async(part, used, self._group)
         note_tensor("reduce_scatter", used, group=self._group)
-        with in_words("reduce_scatter", rank()):
+        with in_words("reduce_scatter", collectives.rank()):
             all_have_written = dist.barrier(self._group, async_op=True)
         return _PendingSum(all_have_written, part, self._rows[:, self._number * size :][:, :size])
 

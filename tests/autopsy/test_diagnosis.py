@@ -4,20 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pllab.autopsy import CAUSES, Call, Caught, Diagnosis, Record, diagnose
-from pllab.autopsy.diagnosis import (
-    ABSENT,
-    NO_FAULT,
-    OTHER_CALLS,
-    SENDS,
-    SHAPE,
-    SKIPPED,
-    SWALLOWED,
-    SWAPPED,
-    UNEVEN,
-    expected,
-    lateness,
-)
+from pllab.autopsy import CAUSES, Call, Caught, Diagnosis, Record, diagnose, diagnosis
 from pllab.lesson.faults import rehearse
 
 STEP = ["all_reduce 768", "all_gather 1", "barrier"]
@@ -39,8 +26,8 @@ def changed(record, change):
     return replace(record, calls=tuple(replace(call, **change(call)) for call in record.calls))
 
 
-def named(diagnosis: Diagnosis):
-    return diagnosis.rank, diagnosis.call, diagnosis.cause
+def named(found: Diagnosis):
+    return found.rank, found.call, found.cause
 
 
 @pytest.mark.parametrize("ward", CAUSES)
@@ -57,16 +44,16 @@ def test_a_rank_is_late_by_the_time_since_the_one_before_it():
         Record(rank, 3, (Call(4, "all_reduce", (768,), started_s=second),))
         for rank, second in enumerate((1.0, 1.125, 1.5))
     ]
-    assert lateness(records) == {0: {}, 1: {}, 2: {4: 0.375}}
+    assert diagnosis.lateness(records) == {0: {}, 1: {}, 2: {4: 0.375}}
 
 
 def test_two_ranks_are_told_apart_by_habit():
     healthy = [*STEP, *STEP, "all_reduce 768"]
     for words, cause, call in (
-        ([*STEP, *STEP, "all_gather 1"], SKIPPED, 6),
-        ([*STEP, *STEP, "all_gather 1", "all_reduce 768"], SWAPPED, 6),
-        ([*STEP, *STEP, "all_reduce 767"], SHAPE, 6),
-        ([*STEP, *STEP, "broadcast 768"], UNEVEN, 6),
+        ([*STEP, *STEP, "all_gather 1"], diagnosis.SKIPPED, 6),
+        ([*STEP, *STEP, "all_gather 1", "all_reduce 768"], diagnosis.SWAPPED, 6),
+        ([*STEP, *STEP, "all_reduce 767"], diagnosis.SHAPE, 6),
+        ([*STEP, *STEP, "broadcast 768"], diagnosis.UNEVEN, 6),
     ):
         for culprit in (0, 1):
             records = [record(culprit, words), record(1 - culprit, healthy)]
@@ -76,72 +63,72 @@ def test_two_ranks_are_told_apart_by_habit():
 def test_a_start_that_comes_once_does_not_hide_the_habit():
     words = ["broadcast 768", "barrier", *STEP, *STEP]
     healthy = record(0, [*words, "all_reduce 768"])
-    assert named(diagnose([record(1, [*words, "all_gather 1"]), healthy])) == (1, 8, SKIPPED)
-    assert expected(healthy.calls[:-1], 2) == [healthy.calls[2].kind, healthy.calls[3].kind]
+    assert named(diagnose([record(1, [*words, "all_gather 1"]), healthy])) == (1, 8, diagnosis.SKIPPED)
+    assert diagnosis.expected(healthy.calls[:-1], 2) == [healthy.calls[2].kind, healthy.calls[3].kind]
 
 
 def test_without_a_habit_different_calls_are_named_and_not_explained():
     one, other = record(0, ["all_reduce 4"]), record(1, ["barrier"])
-    assert diagnose([one, other]).cause == OTHER_CALLS
+    assert diagnose([one, other]).cause == diagnosis.OTHER_CALLS
 
 
 def test_other_dtypes_and_roots_are_other_calls():
     records = [record(rank, [*STEP, *STEP, "all_reduce 768"], size=3) for rank in range(3)]
     calls = records[1].calls
     half = replace(records[1], calls=(*calls[:-1], replace(calls[-1], dtype="Half")))
-    assert named(diagnose([records[0], half, records[2]])) == (1, 6, SHAPE)
+    assert named(diagnose([records[0], half, records[2]])) == (1, 6, diagnosis.SHAPE)
 
 
 def test_the_shapes_of_a_scatter_are_each_ranks_own():
     records = [record(0, ["scatter 3 4"], finished=1), record(1, ["scatter"], finished=1)]
-    assert diagnose(records).cause == NO_FAULT
+    assert diagnose(records).cause == diagnosis.NO_FAULT
 
 
 def test_groups_are_compared_each_by_itself():
     """Two pairs of ranks; the pairs make different calls, and that is no fault."""
     records = [record(rank, words, finished=3, size=4) for rank, words in enumerate([STEP] * 2 + [["barrier"] * 3] * 2)]
     paired = [changed(one, lambda _, one=one: {"group": f"pair {one.rank // 2}"}) for one in records]
-    assert diagnose(records).cause != NO_FAULT == diagnose(paired).cause
+    assert diagnose(records).cause != diagnosis.NO_FAULT == diagnose(paired).cause
 
 
 def test_a_rank_that_never_came_and_what_its_record_says_of_it():
     waits = record(0, [*STEP, "all_reduce 768"])
     gone = record(1, STEP, finished=3, stack=("queue.py:171 in get",))
     found = diagnose([waits, gone])
-    assert named(found) == (1, 3, ABSENT) and "It was at queue.py:171 in get." in found.sentence
-    assert named(diagnose([waits, replace(gone, state="returned")])) == (1, 3, UNEVEN)
+    assert named(found) == (1, 3, diagnosis.ABSENT) and "It was at queue.py:171 in get." in found.sentence
+    assert named(diagnose([waits, replace(gone, state="returned")])) == (1, 3, diagnosis.UNEVEN)
     caught = (Caught("KeyError: 'x'", "train.py:3 in load", 3),)
     found = diagnose([waits, replace(gone, caught=caught)])
-    assert named(found) == (1, 3, SWALLOWED) and "KeyError: 'x' at train.py:3 in load" in found.sentence
+    assert named(found) == (1, 3, diagnosis.SWALLOWED) and "KeyError: 'x' at train.py:3 in load" in found.sentence
 
 
 def test_a_record_whose_beginning_was_overwritten_is_compared_by_number():
     """A ring buffer keeps the last calls: those of one rank may begin later."""
     long, short = record(0, [*STEP, *STEP, "all_reduce 768"]), record(1, [*STEP, *STEP, "all_gather 1"])
-    assert named(diagnose([long, replace(short, calls=short.calls[2:])])) == (1, 6, SKIPPED)
+    assert named(diagnose([long, replace(short, calls=short.calls[2:])])) == (1, 6, diagnosis.SKIPPED)
 
 
 def test_sends_in_a_circle_of_three():
     records = [Record(rank, 3, (Call(0, "send", (4,), peer=(rank + 1) % 3),)) for rank in range(3)]
-    assert named(diagnose(records)) == (2, 0, SENDS)  # nobody broke a habit: the last one is named
+    assert named(diagnose(records)) == (2, 0, diagnosis.SENDS)  # nobody broke a habit: the last one is named
 
 
 def test_a_send_that_waits_for_a_busy_rank_is_no_circle():
     records = [Record(0, 2, (Call(0, "send", (4,), peer=1),)), Record(1, 2, ())]
-    assert diagnose(records).cause != SENDS
+    assert diagnose(records).cause != diagnosis.SENDS
 
 
 def test_noise_is_no_straggler():
     records, _ = rehearse("straggler", 0)
     calm = [changed(one, lambda call, one=one: {"started_s": call.number + one.rank / 1000}) for one in records]
-    assert diagnose(calm).cause == NO_FAULT
+    assert diagnose(calm).cause == diagnosis.NO_FAULT
 
 
 def test_one_pause_of_a_rank_makes_no_straggler():
     """It is late to the three calls of a step that are started together, once."""
     records = [record(rank, [*STEP] * 6, finished=18, size=3) for rank in range(3)]
     records[1] = changed(records[1], lambda call: {"started_s": call.started_s + 0.5 * (6 <= call.number < 9)})
-    assert diagnose(records).cause == NO_FAULT
+    assert diagnose(records).cause == diagnosis.NO_FAULT
 
 
 def test_a_pause_in_the_first_step_is_not_the_beginning_of_a_straggler():
@@ -156,9 +143,10 @@ def test_a_pause_in_the_first_step_is_not_the_beginning_of_a_straggler():
 def test_a_rank_that_left_no_record_is_the_finding_when_the_others_stand_still():
     records = [record(rank, [*STEP, *STEP], size=3) for rank in (0, 2)]
     found = diagnose(records)
-    assert named(found) == (1, 5, ABSENT) and "Rank 1 left no record, and rank 0 stands in barrier" in found.sentence
+    assert named(found) == (1, 5, diagnosis.ABSENT)
+    assert "Rank 1 left no record, and rank 0 stands in barrier" in found.sentence
     done = [record(rank, [*STEP, *STEP], size=3, finished=6) for rank in (0, 2)]
-    assert diagnose(done).cause == NO_FAULT
+    assert diagnose(done).cause == diagnosis.NO_FAULT
     under_way = [record(rank, [*STEP, *STEP]) for rank in (0, 1)]
     assert diagnose(under_way).sentence.endswith("some are under way: rank 0 in barrier, rank 1 in barrier.")
 

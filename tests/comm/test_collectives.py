@@ -6,29 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pllab.comm import (
-    PeerError,
-    all_gather_async,
-    all_gather_object,
-    all_reduce,
-    all_reduce_async,
-    barrier,
-    broadcast,
-    launch,
-    make_groups,
-    rank,
-    receive,
-    record_messages,
-    reduce_scatter_async,
-    ring_all_reduce,
-    ring_pass,
-    send,
-    shared_buffer,
-    slow_link,
-    teardown,
-    tree_broadcast,
-    world_size,
-)
+from pllab import comm
 from pllab.comm.collectives import list_new_groups, receive_async, send_async
 from pllab.comm.group_calls import hear_calls
 
@@ -38,19 +16,19 @@ MEMBERS = [[0, 1], [1, 2], [0, 1, 2]]
 def exchange(number, size):
     """What each operation gives a rank whose number is a decimal place."""
     total, later, from_last = (torch.tensor([10.0**number]) for _ in range(3))
-    all_reduce(total)
-    all_reduce_async(later).wait()
-    broadcast(from_last, source=size - 1)
-    barrier()
-    return total.item(), later.item(), from_last.item(), all_gather_object({"rank": number})
+    comm.all_reduce(total)
+    comm.all_reduce_async(later).wait()
+    comm.broadcast(from_last, source=size - 1)
+    comm.barrier()
+    return total.item(), later.item(), from_last.item(), comm.all_gather_object({"rank": number})
 
 
 def in_rings_and_groups(number, size):
     """Three ways around the ring, the ledger of two, the sums and deadlines in groups, and the groups asked for."""
     right, left = (number + 1) % size, (number - 1) % size
     out, into, late = torch.tensor([float(number)]), torch.empty(1), torch.empty(1)
-    steps = [lambda: send(out, right), lambda: receive(into, left)]
-    with record_messages() as by_hand:
+    steps = [lambda: comm.send(out, right), lambda: comm.receive(into, left)]
+    with comm.record_messages() as by_hand:
         for step in steps if number % 2 == 0 else reversed(steps):
             step()
     receiving, sending = receive_async(late, left), send_async(out, right)
@@ -59,34 +37,34 @@ def in_rings_and_groups(number, size):
     got = [into.item(), late.item()]
     large = torch.full((250_000,), float(number))
     heard: list[str] = []
-    with record_messages() as by_ring_pass, hear_calls(lambda call: heard.append(call.name)):
-        got += ring_pass(large).unique().tolist()
+    with comm.record_messages() as by_ring_pass, hear_calls(lambda call: heard.append(call.name)):
+        got += comm.ring_pass(large).unique().tolist()
     sums, deadlines = [], []
-    for group in [*make_groups(MEMBERS), dist.new_group()]:
+    for group in [*comm.make_groups(MEMBERS), dist.new_group()]:
         deadlines.append(group._get_backend(torch.device("cpu")).options._timeout.total_seconds())
         total = torch.tensor([10.0**number])
-        all_reduce(total, group)
+        comm.all_reduce(total, group)
         sums.append(total.item())
     with list_new_groups() as asked:
-        make_groups(MEMBERS)
+        comm.make_groups(MEMBERS)
     ledgers = [[(m.name, m.peer, m.num_bytes) for m in ledger.messages] for ledger in (by_hand, by_ring_pass)]
     return got, large.unique().tolist(), ledgers, sums, asked, heard, deadlines
 
 
 def left_alone(number, size):
     """What a rank reads, by kind of message, when its peer leaves without making the same call."""
-    buffer = shared_buffer(5, torch.float32)
+    buffer = comm.shared_buffer(5, torch.float32)
     if number == 0:
         return None
     ways = {
-        "all_reduce": lambda: all_reduce(torch.ones(1)),
-        "over a link": lambda: all_reduce_async(torch.ones(1)).wait(),
-        "around a ring": lambda: ring_all_reduce(torch.ones(4)),
+        "all_reduce": lambda: comm.all_reduce(torch.ones(1)),
+        "over a link": lambda: comm.all_reduce_async(torch.ones(1)).wait(),
+        "around a ring": lambda: comm.ring_all_reduce(torch.ones(4)),
     }
     ways |= {} if buffer is None else {"in shared memory": buffer.all_reduce}  # there is none outside Linux
     sentences = {}
     for name, call in ways.items():
-        with slow_link(0.01) if name == "over a link" else nullcontext(), pytest.raises(PeerError) as caught:
+        with comm.slow_link(0.01) if name == "over a link" else nullcontext(), pytest.raises(comm.PeerError) as caught:
             call()
         sentences[name] = str(caught.value)
     return sentences
@@ -94,29 +72,29 @@ def left_alone(number, size):
 
 def test_without_a_group_it_is_a_world_of_one():
     x = torch.tensor([1.0, 2.0])
-    assert all_reduce(x) is None
-    all_reduce_async(x).wait()
-    broadcast(x)
-    barrier()
+    assert comm.all_reduce(x) is None
+    comm.all_reduce_async(x).wait()
+    comm.broadcast(x)
+    comm.barrier()
     assert x.tolist() == [1.0, 2.0]
-    assert (rank(), world_size(), all_gather_object("a")) == (0, 1, ["a"])
-    got = ring_pass(x)
+    assert (comm.rank(), comm.world_size(), comm.all_gather_object("a")) == (0, 1, ["a"])
+    got = comm.ring_pass(x)
     assert got.tolist() == [1.0, 2.0]
     assert got.data_ptr() != x.data_ptr()
-    with record_messages() as ledger:
-        ring_all_reduce(x)
-        tree_broadcast(x)
-    assert (x.tolist(), ledger.count(), shared_buffer(3, torch.float32)) == ([1.0, 2.0], 0, None)
+    with comm.record_messages() as ledger:
+        comm.ring_all_reduce(x)
+        comm.tree_broadcast(x)
+    assert (x.tolist(), ledger.count(), comm.shared_buffer(3, torch.float32)) == ([1.0, 2.0], 0, None)
 
 
 def test_messages_to_nobody_are_refused():
     x = torch.ones(1)
     with pytest.raises(ValueError, match="cannot send to rank 1 in a world of 1"):
-        send(x, 1)
+        comm.send(x, 1)
     with pytest.raises(ValueError, match="rank 0 cannot receive from itself"):
-        receive(x, 0)
+        comm.receive(x, 0)
     with pytest.raises(ValueError, match="cannot broadcast from rank 3"):
-        broadcast(x, 3)
+        comm.broadcast(x, 3)
 
 
 @pytest.fixture
@@ -124,20 +102,20 @@ def group_for_gpus():
     """A group of this process alone that carries tensors of GPUs and no others, as nccl's does."""
     dist.init_process_group("cuda:gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
-    teardown()
+    comm.teardown()
 
 
 def test_a_cpu_tensor_in_a_group_for_gpus_is_one_sentence_with_the_way_out(group_for_gpus, monkeypatch):
     monkeypatch.setattr("pllab.comm.collectives._check_other", lambda *_: None)  # one process has nobody else
     x = torch.ones(2)
     calls = [
-        ("all_reduce", lambda: all_reduce(x)),
-        ("all_reduce", lambda: all_reduce_async(x)),
-        ("broadcast", lambda: broadcast(x)),
-        ("all_gather", lambda: all_gather_async(torch.ones(2), x)),
-        ("reduce_scatter", lambda: reduce_scatter_async(torch.ones(2), x)),
-        ("send to rank 0", lambda: send(x, 0)),
-        ("receive from rank 0", lambda: receive(x, 0)),
+        ("all_reduce", lambda: comm.all_reduce(x)),
+        ("all_reduce", lambda: comm.all_reduce_async(x)),
+        ("broadcast", lambda: comm.broadcast(x)),
+        ("all_gather", lambda: comm.all_gather_async(torch.ones(2), x)),
+        ("reduce_scatter", lambda: comm.reduce_scatter_async(torch.ones(2), x)),
+        ("send to rank 0", lambda: comm.send(x, 0)),
+        ("receive from rank 0", lambda: comm.receive(x, 0)),
     ]
     for name, call in calls:
         with pytest.raises(ValueError) as caught:
@@ -153,12 +131,12 @@ def test_a_cpu_tensor_in_a_group_for_gpus_is_one_sentence_with_the_way_out(group
 def test_every_rank_gets_the_sum_the_copy_and_the_objects(size, quick_ranks):
     total, objects = float("1" * size), [{"rank": number} for number in range(size)]
     expected = (total, total, 10.0 ** (size - 1), objects)
-    assert launch(exchange, size, backend="gloo", timeout_s=60) == [expected] * size
+    assert comm.launch(exchange, size, backend="gloo", timeout_s=60) == [expected] * size
 
 
 @pytest.mark.ranks
 def test_rings_of_three_and_groups_that_overlap(quick_ranks):
-    seen = launch(in_rings_and_groups, 3, backend="gloo", timeout_s=60)
+    seen = comm.launch(in_rings_and_groups, 3, backend="gloo", timeout_s=60)
     for number, (got, sent, (by_hand, by_ring_pass), _, asked, ends, deadlines) in enumerate(seen):
         following, previous = (number + 1) % 3, (number - 1) % 3
         assert (got, sent) == ([previous] * 3, [number])
@@ -172,7 +150,7 @@ def test_rings_of_three_and_groups_that_overlap(quick_ranks):
 
 @pytest.mark.ranks
 def test_a_peer_that_left_is_one_sentence_that_names_operation_and_rank(quick_ranks):
-    _, sentences = launch(left_alone, 2, backend="gloo", timeout_s=60)
+    _, sentences = comm.launch(left_alone, 2, backend="gloo", timeout_s=60)
     around = sentences.pop("around a ring")
     assert around.startswith(
         ("receive from rank 0 on rank 1 failed because", "send to rank 0 on rank 1 failed because")

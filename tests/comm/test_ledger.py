@@ -7,7 +7,6 @@ import torch
 import torch.distributed as dist
 
 from pllab import comm
-from pllab.comm import Message, all_reduce, all_reduce_async, barrier, broadcast, launch, record_messages
 
 
 def plain(messages):
@@ -17,7 +16,7 @@ def plain(messages):
 def direct_calls(number, size):
     """Three ranks call torch itself, every kind of call once; then ranks 1 and 2 as a group of their own."""
     x, parts = torch.ones(2, 3), [torch.ones(4) for _ in range(size)]
-    with record_messages() as ledger:
+    with comm.record_messages() as ledger:
         dist.all_reduce(x)
         dist.all_reduce(x, async_op=True).wait()
         dist.broadcast(x, src=2)
@@ -34,10 +33,10 @@ def direct_calls(number, size):
             sending.wait()
     dist.all_reduce(x)  # heard by nobody
     group = dist.new_group([1, 2])  # its rank 0 is the world's rank 1
-    with record_messages() as of_the_group:
+    with comm.record_messages() as of_the_group:
         if number:
             dist.broadcast(torch.ones(2), src=1, group=group)
-            broadcast(torch.ones(2), 0, group)  # the same, named by its number in the group
+            comm.broadcast(torch.ones(2), 0, group)  # the same, named by its number in the group
         if number == 1:
             dist.send(torch.ones(1), dst=2, group=group)
         if number == 2:
@@ -49,14 +48,14 @@ def direct_calls(number, size):
 def through_the_room(number, size):
     """The room's own functions, mixed with one direct call, in two ledgers; and a message that is stopped."""
     heard = []
-    with record_messages() as outer, record_messages(heard.append) as inner:
-        all_reduce(torch.ones(2))
+    with comm.record_messages() as outer, comm.record_messages(heard.append) as inner:
+        comm.all_reduce(torch.ones(2))
         assert heard == inner.messages != []  # at once
-        all_reduce_async(torch.ones(2)).wait()
-        broadcast(torch.ones(1), source=1)
+        comm.all_reduce_async(torch.ones(2)).wait()
+        comm.broadcast(torch.ones(1), source=1)
         dist.all_reduce(torch.ones(3))
         comm.all_gather_object(number)
-        barrier()
+        comm.barrier()
         comm.ring_pass(torch.ones(1))
         for group in comm.make_groups([list(range(size))]):
             comm.all_reduce(torch.ones(4), group)
@@ -64,7 +63,7 @@ def through_the_room(number, size):
         if buffer is not None:
             buffer.all_reduce()
     assert outer.messages == inner.messages == heard
-    with pytest.raises(KeyError, match="7"), record_messages(refuse):
+    with pytest.raises(KeyError, match="7"), comm.record_messages(refuse):
         dist.isend(torch.ones(1), 7)  # gloo would crash
     return [message.name for message in outer.messages]
 
@@ -89,7 +88,7 @@ def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end(q
         [("broadcast", (2,), 8, 1), ("broadcast", (2,), 8, 1), ("send", (1,), 4, 2)],
         [("broadcast", (2,), 8, 1), ("broadcast", (2,), 8, 1), ("receive", (1,), 4, 1)],
     ]
-    for rank, seen in enumerate(launch(direct_calls, 3, backend="gloo", timeout_s=60)):
+    for rank, seen in enumerate(comm.launch(direct_calls, 3, backend="gloo", timeout_s=60)):
         scatter = ("scatter", (3, 4), 48, 0) if rank == 0 else ("scatter", (), 0, 0)
         pair = [("send", (5,), 40, 1 - rank), ("receive", (5,), 40, 1 - rank)] if rank < 2 else []
         members = [{3}, {2} if rank else set()]
@@ -100,34 +99,34 @@ def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end(q
 def test_calls_of_this_room_are_not_heard_a_second_time(quick_ranks):
     expected = ["all_reduce", "all_reduce", "broadcast", "all_reduce"]
     expected += ["all_gather_object", "barrier", "send", "receive", "all_reduce"]
-    for names in launch(through_the_room, 2, backend="gloo", timeout_s=60):
+    for names in comm.launch(through_the_room, 2, backend="gloo", timeout_s=60):
         assert names[: len(expected)] == expected
         assert names.count("barrier") == 1  # those of the shared buffer are its own
 
 
 def test_the_ledger_counts_what_was_sent_while_it_was_open():
     x = torch.ones(3, dtype=torch.float64)
-    all_reduce(x)
-    with record_messages() as outer:
-        with record_messages() as inner:  # the two are equal when the inner one is closed, and are still two
-            all_reduce_async(x.reshape(3, 1)).wait()
-        all_reduce(x)
-        broadcast(x)
-    all_reduce(x)
-    assert inner.messages == [Message("all_reduce", (3, 1), 24, None, 0)]
+    comm.all_reduce(x)
+    with comm.record_messages() as outer:
+        with comm.record_messages() as inner:  # the two are equal when the inner one is closed, and are still two
+            comm.all_reduce_async(x.reshape(3, 1)).wait()
+        comm.all_reduce(x)
+        comm.broadcast(x)
+    comm.all_reduce(x)
+    assert inner.messages == [comm.Message("all_reduce", (3, 1), 24, None, 0)]
     assert [message.name for message in outer.messages] == ["all_reduce", "all_reduce", "broadcast"]
     assert (outer.count("all_reduce"), outer.num_bytes("all_reduce"), outer.count()) == (2, 48, 3)
 
 
 def test_a_sparse_tensor_counts_all_its_numbers(alone):
-    with record_messages() as ledger:
+    with comm.record_messages() as ledger:
         dist.all_reduce(torch.eye(3).to_sparse())
     assert plain(ledger.messages) == [("all_reduce", (3, 3), 36, None)]
 
 
 def test_the_ledger_hears_other_threads():
-    with record_messages() as ledger:
-        threads = [threading.Thread(target=lambda: [barrier() for _ in range(50)]) for _ in range(4)]
+    with comm.record_messages() as ledger:
+        threads = [threading.Thread(target=lambda: [comm.barrier() for _ in range(50)]) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -8,21 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from pllab.comm import (
-    Link,
-    all_gather_object,
-    all_reduce,
-    all_reduce_async,
-    barrier,
-    broadcast,
-    launch,
-    receive,
-    record_messages,
-    ring_all_reduce,
-    shared_buffer,
-    slow_link,
-    tree_broadcast,
-)
+from pllab import comm
 from pllab.comm.collectives import send_async
 from pllab.parallel import DataParallel, FullyShardedDataParallel
 
@@ -43,7 +29,7 @@ class Clock:
 
 def test_messages_queue_on_the_link_and_wait_for_nothing_else():
     clock = Clock()
-    link = Link(1.0, 100.0, lambda: clock.now, clock.sleep)
+    link = comm.Link(1.0, 100.0, lambda: clock.now, clock.sleep)
     heard = [link.carry(lambda: clock.now, num_bytes) for num_bytes in (0, 100)]
     clock.goes.set()
     assert [each.result() for each in heard] == [1.0, 3.0]
@@ -63,15 +49,15 @@ def test_messages_queue_on_the_link_and_wait_for_nothing_else():
     ],
 )
 def test_what_is_no_link_is_refused(numbers, sentence):
-    with pytest.raises(ValueError, match=sentence), slow_link(**numbers):
+    with pytest.raises(ValueError, match=sentence), comm.slow_link(**numbers):
         pass
-    with slow_link(), pytest.raises(ValueError, match="a slow link is open already"), slow_link():
+    with comm.slow_link(), pytest.raises(ValueError, match="a slow link is open already"), comm.slow_link():
         pass
 
 
 def test_the_end_of_the_block_waits_until_all_has_left():
     left = []
-    with slow_link(LATENCY_S) as link:
+    with comm.slow_link(LATENCY_S) as link:
         link.carry(lambda: left.append(1), 0)
     assert left == [1]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pllab-link")]
@@ -82,7 +68,7 @@ def behind_a_link(number, size):
     kinds, mine = {}, torch.full((4,), float(number + 1))
 
     def timed(name, call):
-        barrier()
+        comm.barrier()
         start = time.monotonic()
         call()
         kinds[name] = time.monotonic() - start
@@ -90,14 +76,14 @@ def behind_a_link(number, size):
     total, into = mine.clone(), mine.clone()
     outside, inside = made_before(number, size)
     assert inside == outside
-    with slow_link(LATENCY_S) as link, record_messages() as ledger:
-        timed("barrier", barrier)
-        timed("all_reduce", lambda: all_reduce(total))
-        timed("broadcast", lambda: broadcast(into))
-        timed("objects", lambda: all_gather_object(number))
+    with comm.slow_link(LATENCY_S) as link, comm.record_messages() as ledger:
+        timed("barrier", comm.barrier)
+        timed("all_reduce", lambda: comm.all_reduce(total))
+        timed("broadcast", lambda: comm.broadcast(into))
+        timed("objects", lambda: comm.all_gather_object(number))
         timed("pair", lambda: _pass_on(number, size))
-        timed("ring", lambda: ring_all_reduce(mine))
-        assert shared_buffer(4, torch.float32) is None
+        timed("ring", lambda: comm.ring_all_reduce(mine))
+        assert comm.shared_buffer(4, torch.float32) is None
         assert DataParallel(Layers()).strategy == "flat"  # no memory is shared over a link
     counted = [message for message in ledger.messages if message.name != "receive"]
     return kinds, (total.tolist(), into.tolist(), mine.tolist()), len(counted) - len(link.messages)
@@ -105,12 +91,12 @@ def behind_a_link(number, size):
 
 def made_before(number, size):
     """What shared memory and its users give, without a link and behind one; every counted message took the link."""
-    buffer, part = shared_buffer(4, torch.float32), torch.empty(4 // size)
+    buffer, part = comm.shared_buffer(4, torch.float32), torch.empty(4 // size)
     torch.manual_seed(0)
     models = DataParallel(Layers()), FullyShardedDataParallel(Layers(), zero=3)
     rows = []
-    for phase in (nullcontext(), slow_link()):
-        with phase as link, record_messages() as ledger:
+    for phase in (nullcontext(), comm.slow_link()):
+        with phase as link, comm.record_messages() as ledger:
             buffer.tensor.fill_(number + 1)
             buffer.reduce_scatter_async(part).wait()
             buffer.all_reduce()
@@ -125,24 +111,24 @@ def made_before(number, size):
 
 def _pass_on(number, size):
     sending = send_async(torch.ones(1), (number + 1) % size)
-    receive(torch.empty(1), (number - 1) % size)
+    comm.receive(torch.empty(1), (number - 1) % size)
     sending.wait()
 
 
 def down_a_tree(number, size):
     """When a broadcast from rank 0 began there, and ended here, on the host's clock."""
-    with slow_link(LATENCY_S):
-        barrier()
+    with comm.slow_link(LATENCY_S):
+        comm.barrier()
         start = time.monotonic()
-        tree_broadcast(torch.ones(1))
+        comm.tree_broadcast(torch.ones(1))
         return start, time.monotonic()
 
 
 def overlapped(number, size):
     """Whether a message was through before its time, its sum, and whether it was through while the rank worked."""
     tensor = torch.ones(1)
-    with slow_link(LATENCY_S) as link:
-        message = all_reduce_async(tensor)
+    with comm.slow_link(LATENCY_S) as link:
+        message = comm.all_reduce_async(tensor)
         early = message.done() and time.monotonic() < link.messages[0][1]
         for _ in range(200):  # work, until the message is through
             time.sleep(LATENCY_S)
@@ -166,7 +152,7 @@ class Layers(nn.Module):
 
 @pytest.mark.ranks
 def test_every_message_takes_its_time_and_arrives_as_it_is(quick_ranks):
-    for kinds, results, uncounted in launch(behind_a_link, 2, backend="gloo", timeout_s=60):
+    for kinds, results, uncounted in comm.launch(behind_a_link, 2, backend="gloo", timeout_s=60):
         assert {name for name, seconds in kinds.items() if seconds < LATENCY_S} == set()
         assert kinds["ring"] >= 2 * LATENCY_S
         assert results == ([3.0] * 4, [1.0] * 4, [3.0] * 4)
@@ -176,10 +162,10 @@ def test_every_message_takes_its_time_and_arrives_as_it_is(quick_ranks):
 @pytest.mark.ranks
 def test_a_tree_pays_the_latency_of_each_hop(quick_ranks):
     """A receive that is posted early hears nothing early: the link is the sender's."""
-    (start, _), *others = launch(down_a_tree, 4, backend="gloo", timeout_s=60)
+    (start, _), *others = comm.launch(down_a_tree, 4, backend="gloo", timeout_s=60)
     assert [end - start >= hops * LATENCY_S for hops, (_, end) in zip((1, 2, 2), others, strict=True)] == [True] * 3
 
 
 @pytest.mark.ranks
 def test_work_hides_a_message(quick_ranks):
-    assert launch(overlapped, 2, backend="gloo", timeout_s=60) == [(False, 2.0, True)] * 2
+    assert comm.launch(overlapped, 2, backend="gloo", timeout_s=60) == [(False, 2.0, True)] * 2

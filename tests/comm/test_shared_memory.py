@@ -11,18 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pllab.comm import (
-    Message,
-    RankError,
-    all_gather_object,
-    all_reduce,
-    barrier,
-    launch,
-    rank,
-    record_messages,
-    shared_buffer,
-    shared_memory,
-)
+from pllab import comm
 
 SIZES = (0, 1, 1023, 2049, 5000, 20_001)
 TYPES = (torch.float32, torch.float64, torch.bfloat16)
@@ -53,8 +42,8 @@ def free_bytes():
 def sums(number, size):
     """For every size and type what `_sums_in` says of a new buffer."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_memory, "_BLOCK", 700)  # several blocks in a chunk, the last one shorter
-        return {what: _sums_in(shared_buffer(*what), number) for what in product(SIZES, TYPES)}
+        patch.setattr(comm.shared_memory, "_BLOCK", 700)  # several blocks in a chunk, the last one shorter
+        return {what: _sums_in(comm.shared_buffer(*what), number) for what in product(SIZES, TYPES)}
 
 
 def _sums_in(buffer, number):
@@ -65,13 +54,13 @@ def _sums_in(buffer, number):
     own.copy_(sent)
     for _ in range(2):  # the second shows that the first was over
         buffer.all_reduce()
-        all_reduce(sent)
+        comm.all_reduce(sent)
         is_right.append(torch.equal(own, sent))
         own.mul_(number + 1)
         sent.mul_(number + 1)
     own.copy_(torch.rand(own.shape, generator=generator))
     buffer.all_reduce()
-    bits = all_gather_object(own.view(torch.uint8).numpy().tobytes())
+    bits = comm.all_gather_object(own.view(torch.uint8).numpy().tobytes())
     return [*is_right, len({*bits}) == 1]
 
 
@@ -80,14 +69,14 @@ def shares_of_sums(number, size):
     message that counts what is summed."""
     outcome = {}
     for dtype in TYPES:
-        buffer = shared_buffer(size * 1000, dtype)
+        buffer = comm.shared_buffer(size * 1000, dtype)
         for length in (1000, 700):  # all numbers, and the first ones only
             sent = torch.randint(-3, 4, (size * length,), generator=torch.Generator().manual_seed(number)).to(dtype)
             buffer.tensor[: size * length].copy_(sent)
-            with record_messages() as ledger:
+            with comm.record_messages() as ledger:
                 buffer.reduce_scatter_async(part := torch.empty(length, dtype=dtype)).wait()
-            counted = [Message("reduce_scatter", tuple(sent.shape), sent.nbytes, None, 0)]
-            all_reduce(sent)
+            counted = [comm.Message("reduce_scatter", tuple(sent.shape), sent.nbytes, None, 0)]
+            comm.all_reduce(sent)
             is_sum = torch.equal(part, sent[number * length :][:length])
             outcome[dtype, length] = is_sum and ledger.messages == counted
     return outcome
@@ -95,7 +84,7 @@ def shares_of_sums(number, size):
 
 def sums_in_turn(number, size):
     """Eight sums in two buffers in turn, each read when the next is written; in some turns a rank reads late."""
-    buffers, sums, under_way = [shared_buffer(size * 1000, torch.float32) for _ in range(2)], [], []
+    buffers, sums, under_way = [comm.shared_buffer(size * 1000, torch.float32) for _ in range(2)], [], []
     for turn in range(8):
         time.sleep(0.02 if turn % size == number else 0)
         for pending in under_way:
@@ -109,13 +98,13 @@ def sums_in_turn(number, size):
 
 def share_and_let_go(number, size):
     """One sum of two ranks with its ledger, what is mapped and open before and after, and other sizes refused."""
-    buffer = shared_buffer(5000, torch.float64)
-    with record_messages() as ledger:
+    buffer = comm.shared_buffer(5000, torch.float64)
+    with comm.record_messages() as ledger:
         buffer.all_reduce()
     view = buffer.tensor[:10]
     mapped = [len(mappings())]
     nameless = all(line.endswith("(deleted)") for line in mappings())
-    barrier()
+    comm.barrier()
     del buffer
     gc.collect()
     mapped.append(len(mappings()))
@@ -124,8 +113,8 @@ def share_and_let_go(number, size):
     gc.collect()
     mapped.append(len(mappings()))
     with pytest.raises(ValueError) as caught:
-        shared_buffer(5 + number, torch.float32)
-    return ledger.messages, mapped, nameless, descriptors(), str(caught.value), all_gather_object(rank())
+        comm.shared_buffer(5 + number, torch.float32)
+    return ledger.messages, mapped, nameless, descriptors(), str(caught.value), comm.all_gather_object(comm.rank())
 
 
 def failing(error):
@@ -137,8 +126,8 @@ def failing(error):
 
 SPOILED = [
     (os, "posix_fallocate", failing(OSError(28, "No space left on device"))),
-    (shared_memory, "_BOOT_ID", Path("/proc/self/comm")),  # another host
-    (shared_memory, "_identity", lambda descriptor: (0, 0)),  # as if rank 0's pid meant another process here
+    (comm.shared_memory, "_BOOT_ID", Path("/proc/self/comm")),  # another host
+    (comm.shared_memory, "_identity", lambda descriptor: (0, 0)),  # as if rank 0's pid meant another process here
     (os, "open", failing(PermissionError(13, "Permission denied"))),
 ]
 
@@ -150,10 +139,10 @@ def refused(number, size):
         with pytest.MonkeyPatch.context() as patch:
             if number == min(at, 1):  # rank 0 makes room for all
                 patch.setattr(*spoiled)
-            gets.append(shared_buffer(5000, torch.float32))
+            gets.append(comm.shared_buffer(5000, torch.float32))
         gets.append(len(mappings()) + len(descriptors()))
     device = torch.device("meta" if number == 1 else "cpu")
-    return [*gets, shared_buffer(5, torch.float32, device), shared_buffer(5, torch.float32) is None]
+    return [*gets, comm.shared_buffer(5, torch.float32, device), comm.shared_buffer(5, torch.float32) is None]
 
 
 def run_all(number, size):
@@ -168,7 +157,7 @@ def run_all(number, size):
 
 
 def killed(number, size, failing):
-    buffer = shared_buffer(2**24, torch.float32)  # 64 MiB, to be told from what others do on this machine
+    buffer = comm.shared_buffer(2**24, torch.float32)  # 64 MiB, to be told from what others do on this machine
     buffer.all_reduce()
     if number == failing:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -203,7 +192,7 @@ def test_the_mappings_go_with_the_buffer_and_the_ledger_has_one_message(seen):
         "rank 1 asks for a shared buffer of 6 x torch.float32, rank 0 for 5 x torch.float32; "
         "ask for the same on every rank"
     )
-    message = Message("all_reduce", (5000,), 40_000, None, 0)
+    message = comm.Message("all_reduce", (5000,), 40_000, None, 0)
     assert [one["let go"] for one in seen[2]] == [([message], [1, 1, 0], True, [], sentence, [0, 1])] * 2
 
 
@@ -213,6 +202,6 @@ def test_when_one_rank_cannot_none_gets_memory(seen):
 
 def test_a_killed_rank_leaves_nothing_behind(nothing_left):
     before = free_bytes()
-    with pytest.raises(RankError, match="rank 1 was killed by signal 9"):
-        launch(killed, 2, 1, backend="gloo", timeout_s=60)
+    with pytest.raises(comm.RankError, match="rank 1 was killed by signal 9"):
+        comm.launch(killed, 2, 1, backend="gloo", timeout_s=60)
     assert free_bytes() > before - 2**26

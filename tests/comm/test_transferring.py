@@ -6,16 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pllab import transfers
-from pllab.comm import (
-    all_gather_object,
-    launch,
-    make_groups,
-    record_messages,
-    ring_all_reduce,
-    run_transfers,
-    tree_broadcast,
-)
+from pllab import comm, transfers
 from tests.tiers import exhaustive
 
 pytestmark = pytest.mark.ranks
@@ -40,13 +31,13 @@ def against_gloo(number, size):
     seen = {}
     for shape, dtype in [*product(SHAPES, DTYPES), LARGE]:
         ring, tree, theirs = (numbers(shape, dtype, number) for _ in range(3))
-        ring_all_reduce(ring)
-        run_transfers(transfers.tree_all_reduce(size), tree)
+        comm.ring_all_reduce(ring)
+        comm.run_transfers(transfers.tree_all_reduce(size), tree)
         dist.all_reduce(theirs)
         copies = [numbers(shape, dtype, number) for _ in range(2)]
-        tree_broadcast(copies[0], root=size - 1)
+        comm.tree_broadcast(copies[0], root=size - 1)
         dist.broadcast(copies[1], src=size - 1)
-        everywhere = all_gather_object((bits(ring), bits(tree)))
+        everywhere = comm.all_gather_object((bits(ring), bits(tree)))
         seen[(shape, dtype)] = {
             "ring": bits(ring) == bits(theirs),
             "tree": bits(tree) == bits(theirs),
@@ -58,13 +49,13 @@ def against_gloo(number, size):
 
 def ledgers_and_refusals(number, size):
     """The ledger of a ring of all; ranks 1 and 2 as a group, with the peers in the ledger; and what is refused."""
-    with record_messages() as of_all:
-        ring_all_reduce(torch.ones(12))
+    with comm.record_messages() as of_all:
+        comm.ring_all_reduce(torch.ones(12))
     total, copy = torch.tensor([10.0**number, 1.0]), torch.tensor([number])
-    with record_messages() as ledger:
-        for group in make_groups([[1, 2]]):
-            ring_all_reduce(total, group)
-            tree_broadcast(copy, 1, group)
+    with comm.record_messages() as ledger:
+        for group in comm.make_groups([[1, 2]]):
+            comm.ring_all_reduce(total, group)
+            comm.tree_broadcast(copy, 1, group)
     sent = [(message.name, message.peer, message.num_bytes) for message in of_all.messages]
     return sent, (total.tolist(), copy.item(), {message.peer for message in ledger.messages}), refusals(size)
 
@@ -78,14 +69,14 @@ def refusals(size):
         (empty, torch.ones(1)),
     ]:
         with pytest.raises(ValueError) as caught:
-            run_transfers(collective, tensor)
+            comm.run_transfers(collective, tensor)
         sentences.append(str(caught.value))
     return sentences
 
 
 @pytest.mark.parametrize("size", [2, 3, *exhaustive(1, 4, 5)])
 def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size, quick_ranks):
-    for seen in launch(against_gloo, size, backend="gloo", timeout_s=60):
+    for seen in comm.launch(against_gloo, size, backend="gloo", timeout_s=60):
         for case, outcome in seen.items():
             assert {name for name, is_so in outcome.items() if not is_so} <= {"tree"}, case
         assert all(seen[shape, torch.int64]["tree"] for shape in SHAPES)
@@ -93,7 +84,7 @@ def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size, quick_ranks):
 
 
 def test_the_ledger_has_the_transfers_ranks_of_a_group_count_in_it_and_refusals_are_sentences(quick_ranks):
-    sent, in_a_group, refused = zip(*launch(ledgers_and_refusals, 3, backend="gloo", timeout_s=60), strict=True)
+    sent, in_a_group, refused = zip(*comm.launch(ledgers_and_refusals, 3, backend="gloo", timeout_s=60), strict=True)
     for number, seen in enumerate(sent):
         listed = [
             [("send", t.to, 16) for t in each if t.source == number]
