@@ -141,31 +141,30 @@ class _Rank:
 
 def _attend(ranks: list[_Rank], end: float, timeout_s: float, on_report: OnReport | None) -> None:
     """Listen to all ranks until each has left or one has failed; raise the cause of the first failure."""
-    failures: list[_Failure] = []
-    while (waited_for := [rank for rank in ranks if rank.outcome is None]) and all(one.is_echo for one in failures):
+    failures: dict[int, _Failure] = {}
+    while (late := [rank for rank in ranks if rank.outcome is None]) and all(one.is_echo for one in failures.values()):
         if (left_s := end - time.monotonic()) <= 0:
-            if failures:
-                break
-            raise _too_late(waited_for, len(ranks), timeout_s)
-        by_connection = {rank.connection: rank for rank in waited_for}
+            break
+        by_connection = {rank.connection: rank for rank in late}
         for connection in wait(list(by_connection), left_s):
             by_connection[connection].listen(on_report)  # type: ignore[index]
-        failures = [rank.outcome for rank in ranks if isinstance(rank.outcome, _Failure)]
+        failures = {rank.number: rank.outcome for rank in ranks if isinstance(rank.outcome, _Failure)}
         if failures:
             end = min(end, time.monotonic() + _GRACE_S)
-    _raise_first_cause(ranks)
+    if failures:
+        raise _cause_of(failures, [rank.number for rank in late])
+    if late:
+        raise _too_late(late, len(ranks), timeout_s)
     for rank in ranks:
         rank.leave()
 
 
-def _raise_first_cause(ranks: list[_Rank]) -> None:
-    """Raise the failure that is a cause rather than an echo, if there is any failure."""
-    failed = [(rank.outcome, rank.number) for rank in ranks if isinstance(rank.outcome, _Failure)]
-    if failed:
-        failure, number = min(failed, key=lambda each: (each[0].is_echo, each[1]))
-        silent = [rank.number for rank in ranks if rank.outcome is None]
-        hint = f" ({listed(silent)} did not answer)" if failure.is_echo and silent else ""
-        raise RankError(number, f"rank {number} {failure.summary}{hint}\n\n{failure.traceback}".rstrip())
+def _cause_of(failures: dict[int, _Failure], silent: list[int]) -> RankError:
+    """The failure that is a cause rather than an echo, and who did not answer if there are echoes alone."""
+    number = min(failures, key=lambda each: (failures[each].is_echo, each))
+    failure = failures[number]
+    hint = f" ({listed(silent)} did not answer)" if failure.is_echo and silent else ""
+    return RankError(number, f"rank {number} {failure.summary}{hint}\n\n{failure.traceback}".rstrip())
 
 
 def _too_late(late: list[_Rank], num_ranks: int, timeout_s: float) -> RankError:
