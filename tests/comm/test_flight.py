@@ -23,8 +23,9 @@ def read(path: Path) -> Record:
     return read_records([path])[0]
 
 
-def test_calls_of_this_room_and_of_torch_are_recorded_before_and_after(group):
-    with comm.record_flight(group) as flight:
+def test_calls_of_this_room_and_of_torch_are_recorded_before_and_after_beside_torchs_record(group, tmp_path):
+    torchs = tmp_path / "gloo_trace_0.json"
+    with comm.record_flight(group, torchs=torchs) as flight:
         x = torch.ones(4)
         comm.all_reduce(x)
         work = dist.all_reduce(x, async_op=True)
@@ -40,6 +41,7 @@ def test_calls_of_this_room_and_of_torch_are_recorded_before_and_after(group):
     assert after.calls[0].where.startswith("test_flight.py:")
     assert (during.state, after.state) == ("running", "returned")
     assert during.stack[0].startswith("test_flight.py:") and after.stack == ()
+    assert "broadcast(2, 3)" in [str(call) for call in read(torchs).calls]
 
 
 def test_a_value_that_is_no_number_is_flagged_where_it_is_put_in(group):
@@ -119,10 +121,3 @@ def test_an_exception_that_ends_the_program_is_its_state_and_is_not_swallowed(gr
         raise KeyError("x")
     after = read(group)
     assert after.state == "raised KeyError: 'x'" and after.caught == ()
-
-
-def test_torchs_own_record_lies_beside_it(group, tmp_path):
-    torchs = tmp_path / "gloo_trace_0.json"
-    with comm.record_flight(group, torchs=torchs):
-        comm.all_reduce(torch.ones(5))
-    assert "all_reduce(5)" in [str(call) for call in read(torchs).calls]

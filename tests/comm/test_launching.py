@@ -132,7 +132,6 @@ def _a_local_function():
 @pytest.mark.parametrize(
     ("arguments", "options", "words"),
     [
-        ((programs.where, 0), {}, "world_size is 0"),
         ((programs.where, 10**9), {}, "world_size is 1000000000; give a whole number from 1 to"),
         ((programs.where, 2), {"timeout_s": float("nan")}, "timeout_s is nan"),
         ((programs.where, 2), {"num_threads": 100_000}, "num_threads is 100000; give a whole number from 1 to"),

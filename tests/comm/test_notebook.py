@@ -180,7 +180,6 @@ def test_px_in_ipython(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "options", "words"),
     [
-        ((0,), {}, "world_size is 0"),
         ((2, "mpi"), {}, "'mpi' is unknown"),
         ((10**9,), {}, "world_size is 1000000000; give a whole number from 1 to"),
         ((2,), {"timeout_s": float("nan")}, "timeout_s is nan; give the longest wait in seconds"),

@@ -7,6 +7,7 @@ import sys
 import time
 from itertools import product
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -117,18 +118,11 @@ def share_and_let_go(number, size):
     return ledger.messages, mapped, nameless, descriptors(), str(caught.value), comm.all_gather_object(comm.rank())
 
 
-def failing(error):
-    def call(*_):
-        raise error
-
-    return call
-
-
 SPOILED = [
-    (os, "posix_fallocate", failing(OSError(28, "No space left on device"))),
+    (os, "posix_fallocate", Mock(side_effect=OSError(28, "No space left on device"))),
     (comm.shared_memory, "_BOOT_ID", Path("/proc/self/comm")),  # another host
     (comm.shared_memory, "_identity", lambda descriptor: (0, 0)),  # as if rank 0's pid meant another process here
-    (os, "open", failing(PermissionError(13, "Permission denied"))),
+    (os, "open", Mock(side_effect=PermissionError(13, "Permission denied"))),
 ]
 
 
