@@ -7,7 +7,7 @@ the calls at the dispatcher, and its first use imports sympy on every rank, whic
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -78,7 +78,7 @@ Listener = Callable[[GroupCall], Callable[[Any], Any] | None]
 """Called before each call, which an exception prevents; a return value, if any, replaces torch's handle."""
 
 _listeners: list[Listener] = []
-_methods: dict[str, Callable[..., Any]] = {}  # torch's own, while they are replaced
+_undo = ExitStack()  # gives torch its methods back
 _changing = threading.Lock()
 
 
@@ -90,21 +90,19 @@ def hear_calls(listener: Listener) -> Iterator[None]:
     `all_reduce (4,)`. The last listener to come hears a call first. One that listens in several blocks hears it once.
     """
     with _changing:
-        _listeners.append(listener)
-        if not _methods:
+        if not _listeners:
             # From vars: getattr gives a bare function, which would no longer pass the group when it is put back.
-            _methods.update({name: vars(ProcessGroup)[name] for name in _METHODS if name in vars(ProcessGroup)})
-            for name, method in _methods.items():
+            for name, method in [(name, vars(ProcessGroup)[name]) for name in _METHODS if name in vars(ProcessGroup)]:
+                _undo.callback(setattr, ProcessGroup, name, method)
                 setattr(ProcessGroup, name, _heard(name, method))
+        _listeners.append(listener)
     try:
         yield
     finally:
         with _changing:
             _listeners.remove(listener)
             if not _listeners:
-                for name, method in _methods.items():
-                    setattr(ProcessGroup, name, method)
-                _methods.clear()
+                _undo.close()
 
 
 Step = Literal["waiting", "waited", "completed"]

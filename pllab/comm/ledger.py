@@ -9,6 +9,7 @@ Open ledgers belong to the process, not to a thread, because hooks send from aut
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -20,7 +21,7 @@ from pllab.comm.group_calls import GroupCall, hear_calls
 
 _open: list["Ledger"] = []
 _writing = threading.Lock()
-_thread = threading.local()  # `.is_counted`: whether this thread is in a call of this room, which is noted already
+_is_counted = ContextVar("is_counted", default=False)  # whether this thread is in a call of this room, already noted
 
 
 @dataclass(frozen=True)
@@ -127,17 +128,16 @@ def note(
 @contextmanager
 def uncounted() -> Iterator[None]:
     """Inside the block: a call of this room, which has already noted its message under a better name."""
-    before = getattr(_thread, "is_counted", False)
-    _thread.is_counted = True
+    before = _is_counted.set(True)
     try:
         yield
     finally:
-        _thread.is_counted = before
+        _is_counted.reset(before)
 
 
 def _note_direct_call(call: GroupCall) -> None:
     """Write a call into every open ledger, unless it is one of this room's."""
-    if not getattr(_thread, "is_counted", False):
+    if not _is_counted.get():
         note(call.name, call.shape, sum(map(_num_bytes, call.tensors)), call.peer, call.group)
 
 

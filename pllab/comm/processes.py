@@ -35,10 +35,7 @@ class Started(Protocol):
     """What an owner needs from a child process: from a `Child`, or from one that a fork server made."""
 
     pid: int
-
-    @property
-    def stdin(self) -> IO[bytes] | None:
-        """The owner's end of the leash."""
+    stdin: IO[bytes] | None  # the owner's end of the leash
 
     @property
     def returncode(self) -> int | None:
