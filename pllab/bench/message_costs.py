@@ -136,16 +136,10 @@ class MessagesBench:
     gradient_bytes: tuple[int, ...]
 
     def points(self) -> list[dict[str, float]]:
-        """The measured bucket sizes, plain: bucket_bytes, num_messages, and median, low and high seconds."""
+        """The measured bucket sizes, plain: bucket_bytes, and median, low and high seconds."""
         times = {name: self.ways.time(name) for name in self.ways.seconds if name != SHARED}
         return [
-            {
-                "bucket_bytes": int(name),
-                "num_messages": self.num_messages[name],
-                "seconds": took.median,
-                "low": took.low,
-                "high": took.high,
-            }
+            {"bucket_bytes": int(name), "seconds": took.median, "low": took.low, "high": took.high}
             for name, took in times.items()
         ]
 

@@ -22,11 +22,11 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers.pytorch_utils import Conv1D
 
 from pllab import comm
-from pllab.bench.measure import Comparison, Run, Spread, check_rounds, check_same_losses, compare
+from pllab.bench.measure import Comparison, Run, check_rounds, check_same_losses, compare
 from pllab.bench.workloads import Workload
 from pllab.comm.devices import is_gpu
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
-from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients, broadcast_parameters
+from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients
 
 _GRADIENTS = Workload()
 _SPLIT = Workload(batch_size=4, num_tokens=128)
@@ -43,18 +43,14 @@ class Rivals:
     theirs: str
     comparison: Comparison
 
-    @property
-    def ratio(self) -> Spread:
-        """Time of our way over theirs; below 1 ours is faster."""
-        return self.comparison.ratio(self.ours, self.theirs)
-
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dump`: the seconds of every round, from which the ratios follow."""
         return asdict(self)
 
     def table(self) -> str:
         """The result as text: what was measured, times and ratios, then the ratio that counts."""
-        return f"{self.about}\n{self.comparison.table()}\n{self.ours} to {self.theirs}: {self.ratio.text(3)}"
+        ratio = self.comparison.ratio(self.ours, self.theirs)
+        return f"{self.about}\n{self.comparison.table()}\n{self.ours} to {self.theirs}: {ratio.text(3)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +123,6 @@ def _not_shared(model: GPT2LMHeadModelParallel) -> nn.Module:
     return model
 
 
-def _one_by_one(model: GPT2LMHeadModelParallel) -> nn.Module:
-    broadcast_parameters(model)
-    return model
-
-
 def _sharded_by_torch(model: GPT2LMHeadModelParallel) -> nn.Module:
     for block in model.transformer.h:
         fully_shard(block)
@@ -144,21 +135,14 @@ def _split(model: GPT2LMHeadModelParallel) -> nn.Module:
 
 
 def _alternating(ways: dict[str, Way], workload: Workload, rounds: Rounds, *, is_split: bool = False) -> Rivals:
-    given, size = (ways, workload, rounds, is_split), rounds.world_size
-    comparison, reason = comm.launch(_alternate, size, *given, timeout_s=rounds.timeout_s)[0]
-    what, whose = ("forward and backward", "on all") if is_split else ("one training step", "each")
-    about = (
-        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {size} ranks, "
-        f"{workload.batch_size} x {workload.num_tokens} tokens {whose}{reason}."
-    )
-    ours, theirs, *_ = ways
-    return Rivals(about, workload, ours, theirs, comparison)
+    given = (ways, workload, rounds, is_split)
+    return comm.launch(_alternate, rounds.world_size, *given, timeout_s=rounds.timeout_s)[0]
 
 
 def _alternate(
     rank: int, world_size: int, ways: dict[str, Way], workload: Workload, rounds: Rounds, is_split: bool
-) -> tuple[Comparison, str]:
-    """Time all ways in turn, in step with the other ranks; also return the reason for our strategy.
+) -> Rivals:
+    """Time all ways in turn, in step with the other ranks.
 
     Ranks that split the layers see one batch, and their updates are not timed.
     """
@@ -173,7 +157,12 @@ def _alternate(
     comparison = compare(steps, rounds.repeats, rounds.warmup, **about)
     check_same_work({name: each.loss.item() for name, each in made.items()}, theirs)
     reason = getattr(made[ours].model, "reason", "")
-    return comparison, f"; {reason}" if reason else ""
+    what, whose = ("forward and backward", "on all") if is_split else ("one training step", "each")
+    said = (
+        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {world_size} ranks, "
+        f"{workload.batch_size} x {workload.num_tokens} tokens {whose}{'; ' if reason else ''}{reason}."
+    )
+    return Rivals(said, workload, ours, theirs, comparison)
 
 
 class _RivalTrainer:
@@ -297,7 +286,7 @@ DATA_PARALLEL: dict[str, Way] = {
     "torch DDP": DistributedDataParallel,
     "no communication": _not_shared,
     "DataParallel over sockets": partial(DataParallel, strategy="flat"),
-    "one all-reduce per parameter": _one_by_one,
+    "one all-reduce per parameter": _not_shared,
 }
 FULLY_SHARDED: dict[str, Way] = {
     "FullyShardedDataParallel": FullyShardedDataParallel,

@@ -27,7 +27,7 @@ def test_all_ways_run_and_train_the_same_model(bench, ours: str, theirs: str, nu
     assert {len(seconds) for seconds in result.comparison.seconds.values()} == {2}
     read = json.loads(json.dumps(result.to_json()))
     assert read["workload"]["num_layers"] == 1
-    assert Comparison(**read["comparison"]).ratio(ours, theirs) == result.ratio
+    assert Comparison(**read["comparison"]).ratio(ours, theirs) == result.comparison.ratio(ours, theirs)
     assert f"{ours} to {theirs}: " in result.table()
 
 
