@@ -31,7 +31,7 @@ def test_the_figure_is_the_median_over_cases_of_each_cases_median() -> None:
         "gpipe, m=8": (-0.2, -0.2, -0.2),
     }
     result = FidelityBench(PipelineWorkload(), cases, {})
-    assert result.about.endswith("as it ran: median error 10.00 %, largest 20.00 % of 3 cases.")
+    assert result.to_json()["about"].endswith("as it ran: median error 10.00 %, largest 20.00 % of 3 cases.")
     assert result.table().splitlines()[1].split()[:3] == ["gpipe,", "m=2", "+10.00"]
 
 

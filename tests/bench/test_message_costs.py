@@ -85,12 +85,6 @@ def test_every_plan_is_measured_simulated_and_drawn() -> None:
     assert bench.simulated_s(each) >= 16 * LATENCY_S
 
 
-@pytest.mark.ranks
-def test_a_message_takes_time_between_two_ranks() -> None:
-    latency = measure_latency(repeats=3)
-    assert 0 < latency.low <= latency.median <= latency.high
-
-
 def _table(rank: int, world_size: int, lesson: str) -> tuple[str, list[str]]:
     with comm.record_messages() as ledger:
         text = message_table(lesson, repeats=2)
