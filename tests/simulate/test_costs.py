@@ -11,12 +11,8 @@ from pllab.simulate import Costs, simulate
 
 def test_one_number_counts_for_every_stage() -> None:
     costs = Costs(1.0, 2.0, 3.0, p2p=0.5)
-    assert [costs.duration(stage, kind) for stage in (0, 7) for kind in Kind if kind in "FIWB"] == [
-        1.0,
-        5.0,
-        2.0,
-        3.0,
-    ] * 2
+    for stage in (0, 7):
+        assert [costs.duration(stage, kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)] == [1.0, 5.0, 2.0, 3.0]
     assert costs.p2p == 0.5
 
 

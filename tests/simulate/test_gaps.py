@@ -16,11 +16,19 @@ def told(found: tuple[Gap, ...]) -> list[str]:
 
 def test_the_causes_of_a_small_pipeline_by_hand() -> None:
     schedule = one_f_one_b(2, 2)
-    assert told(gaps(schedule, simulate(schedule))) == [
-        "0 2-4 action 1B0",
-        "0 6-7 action 1B1",
-        "1 0-1 start-up 0F0",
-        "1 7-9 drain None",
+    timeline = simulate(schedule)
+    assert list(map(str, gaps(schedule, timeline))) == [
+        "rank 0 is idle for 2 s at 2 s: it waits for 1B0",
+        "rank 0 is idle for 1 s at 6 s: it waits for 1B1",
+        "rank 1 is idle for 1 s at 0 s: it waits for 0F0",
+        "rank 1 is idle for 2 s at 7 s: drain",
+    ]
+    assert [(cause, idle_s, round(6 * share)) for cause, idle_s, share in idle_causes(schedule, timeline)] == [
+        ("start-up", 1.0, 1),
+        ("action", 3.0, 3),
+        ("message", 0.0, 0),
+        ("launch", 0.0, 0),
+        ("drain", 2.0, 2),
     ]
     assert told(gaps(schedule, simulate(schedule, Costs(p2p=0.5)))) == [
         "0 2-4.5 action 1B0",
@@ -33,25 +41,16 @@ def test_the_causes_of_a_small_pipeline_by_hand() -> None:
 
 
 @given(run=runs())
-def test_the_gaps_of_a_rank_are_its_idle_time_and_nothing_else(run: tuple[Schedule, Costs]) -> None:
-    schedule, costs = run
-    timeline = simulate(schedule, costs)
-    found = gaps(schedule, timeline)
-    assert sum(gap.duration for gap in found) == timeline.idle
-    for rank in range(schedule.num_ranks):
-        own = [gap for gap in found if gap.rank == rank]
-        assert all(a.end <= b.start for a, b in pairwise(own))
-        for gap in own:
-            assert not any(span.start < gap.end and gap.start < span.end for span in timeline.of_rank(rank))
-
-
-@given(run=runs())
-def test_a_gap_ends_when_what_it_waits_for_is_done_or_there(run: tuple[Schedule, Costs]) -> None:
+def test_a_gap_is_idle_time_and_ends_when_what_it_waits_for_is_done_or_there(run: tuple[Schedule, Costs]) -> None:
     schedule, costs = run
     timeline = simulate(schedule, costs)
     spans = {span.action: span for span in timeline.spans}
-    for gap in gaps(schedule, timeline, costs):
+    found = gaps(schedule, timeline, costs)
+    assert sum(gap.duration for gap in found) == timeline.idle
+    assert all(a.end <= b.start for a, b in pairwise(found) if a.rank == b.rank)
+    for gap in found:
         assert gap.cause in ("start-up", "action", "message", "drain")
+        assert not any(span.start < gap.end and gap.start < span.end for span in timeline.of_rank(gap.rank))
         if gap.cause == "drain":
             assert gap.end == timeline.end and gap.start == timeline.of_rank(gap.rank)[-1].end
             continue
@@ -106,24 +105,6 @@ def test_a_timeline_of_another_schedule_is_refused() -> None:
         gaps(gpipe(2, 1), simulate(gpipe(2, 2)))
 
 
-def test_a_gap_says_what_it_waits_for() -> None:
-    found = gaps(one_f_one_b(2, 2), simulate(one_f_one_b(2, 2)))
-    assert str(found[0]) == "rank 0 is idle for 2 s at 2 s: it waits for 1B0"
-    assert str(found[-1]) == "rank 1 is idle for 2 s at 7 s: drain"
-
-
-def test_idle_time_by_cause_by_hand() -> None:
-    schedule = one_f_one_b(2, 2)
-    causes = {cause: (seconds, share) for cause, seconds, share in idle_causes(schedule, simulate(schedule))}
-    assert causes == {
-        "start-up": (1.0, 1 / 6),
-        "action": (3.0, 3 / 6),
-        "message": (0.0, 0.0),
-        "launch": (0.0, 0.0),
-        "drain": (2.0, 2 / 6),
-    }
-
-
 @given(run=runs(), noise=st.lists(st.floats(0, 3), min_size=1, max_size=20))
 def test_causes_add_up_to_all_idle_time_of_any_run(run: tuple[Schedule, Costs], noise: list[float]) -> None:
     """Also of a measured one, whose spans begin late, overlap and leave a message or a rank idle."""
@@ -135,7 +116,3 @@ def test_causes_add_up_to_all_idle_time_of_any_run(run: tuple[Schedule, Costs], 
         causes = idle_causes(schedule, timeline, costs)
         assert sum(one.seconds for one in causes) == pytest.approx(timeline.idle, rel=1e-3, abs=1e-9)
         assert sum(one.share for one in causes) == (pytest.approx(1, abs=1e-3) if any(o.seconds for o in causes) else 0)
-
-
-def test_a_run_that_is_never_idle_has_no_shares() -> None:
-    assert {one.share for one in idle_causes(gpipe(1, 1), simulate(gpipe(1, 1)))} == {0.0}

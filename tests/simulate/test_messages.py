@@ -5,14 +5,7 @@ from math import ceil, log2
 import pytest
 
 from pllab.simulate import MessageCost, simulate_transfers
-from pllab.transfers import (
-    Collective,
-    Transfer,
-    ring_all_reduce,
-    tree_all_reduce,
-    tree_broadcast,
-    tree_reduce,
-)
+from pllab.transfers import Collective, Transfer, ring_all_reduce, tree_all_reduce, tree_broadcast, tree_reduce
 
 COST = MessageCost(alpha_s=1e-4, beta_s=1e-9)
 NUM_BYTES = 1e6

@@ -6,16 +6,7 @@ from graphlib import TopologicalSorter
 import pytest
 from hypothesis import given
 
-from pllab.schedule import (
-    Action,
-    Schedule,
-    ScheduleError,
-    dual_pipe_v,
-    gpipe,
-    needs,
-    one_f_one_b,
-    peak_in_flight,
-)
+from pllab.schedule import Action, Schedule, ScheduleError, dual_pipe_v, gpipe, needs, one_f_one_b, peak_in_flight
 from pllab.simulate import Costs, simulate
 from tests.simulate.legal import runs
 
@@ -42,11 +33,15 @@ def longest_paths(schedule: Schedule, costs: Costs) -> dict[Action, float]:
 
 
 @given(run=runs())
-def test_every_action_starts_at_the_end_of_its_longest_path(run: tuple[Schedule, Costs]) -> None:
+def test_the_rows_come_back_and_every_action_starts_at_the_end_of_its_longest_path(run: tuple[Schedule, Costs]) -> None:
     schedule, costs = run
     timeline = simulate(schedule, costs)
     assert {span.action: span.start for span in timeline.spans} == longest_paths(schedule, costs)
     assert all(span.duration == costs.duration(span.action.stage, span.action.kind) for span in timeline.spans)
+    assert timeline.engine == "simulated" and timeline.num_ranks == schedule.num_ranks
+    rows = tuple(tuple(span.action for span in timeline.of_rank(rank)) for rank in range(schedule.num_ranks))
+    assert rows == schedule.rows
+    assert pickle.loads(pickle.dumps(timeline)) == timeline
 
 
 @pytest.mark.parametrize("overlap", [0.0, 0.25, 1.0])
@@ -71,16 +66,6 @@ def test_a_pair_takes_between_its_longer_action_and_both(overlap: float) -> None
 def test_of_a_pair_whose_actions_take_no_time_nothing_is_hidden() -> None:
     free = simulate(dual_pipe_v(2, 4), Costs(0.0, 0.0, 0.0, overlap=1.0))
     assert free.makespan == 0.0
-
-
-@given(run=runs())
-def test_the_rows_come_back_in_order_on_their_ranks(run: tuple[Schedule, Costs]) -> None:
-    schedule, costs = run
-    timeline = simulate(schedule, costs)
-    assert timeline.engine == "simulated" and timeline.num_ranks == schedule.num_ranks
-    rows = tuple(tuple(span.action for span in timeline.of_rank(rank)) for rank in range(schedule.num_ranks))
-    assert rows == schedule.rows
-    assert pickle.loads(pickle.dumps(timeline)) == timeline
 
 
 @given(run=runs())

@@ -48,10 +48,8 @@ def on_gpu(content, kinds="FB"):
 
 def test_on_a_gpu_the_time_of_a_span_is_that_of_its_kernels(tmp_path):
     recorded = read_trace(write(tmp_path, [on_gpu(trace_of(RUN, rank)) for rank in range(2)]))
-    assert (
-        recorded.clock == "kernel"
-        and recorded.note == "kernel time, from the first to the last kernel of each span on the GPU"
-    )
+    assert recorded.clock == "kernel"
+    assert recorded.note == "kernel time, from the first to the last kernel of each span on the GPU"
     assert recorded.schedule == one_f_one_b(2, 3)
     assert same_times(recorded.timeline, RUN) < 1e-6
     assert all(span.action.kind in "FB" for span in recorded.timeline.spans), "messages run on the CPU's clock"

@@ -67,9 +67,8 @@ def test_of_several_steps_the_last_complete_one_is_read_or_the_one_asked_for(pro
     assert read_trace(paths, step=first).step == first
     with pytest.raises(ValueError, match=rf"step {first + 2} is not complete: 2B5 is missing.*record whole steps"):
         read_trace(paths, step=first + 2)
-    with pytest.raises(
-        ValueError, match=rf"step is 9, and the traces have the steps {first}, {first + 1}, {first + 2};"
-    ):
+    there = f"{first}, {first + 1}, {first + 2}"
+    with pytest.raises(ValueError, match=f"step is 9, and the traces have the steps {there};"):
         read_trace(paths, step=9)
 
 
@@ -180,6 +179,15 @@ def test_clocks_that_differ_less_than_the_spans_allow_are_taken(tmp_path):
 
 
 GOOD = json.dumps(trace_of(simulate(gpipe(1, 1)), 0))
+
+
+def with_number(place, *values):
+    return [re.sub(place, rf"\g<1>{value}", GOOD) for value in values]
+
+
+NO_RANK = with_number('("rank": )0', "1e400", "-1", "true", "1" + "0" * 30, '"0"', "null", "[]")
+LENGTHS = "NaN", "1e400", "1" + "0" * 400, '"3"', "true", "null", "-1"
+NO_LENGTH = with_number('("name": "PP:0F0".*?"dur": )[0-9.]+', *LENGTHS)
 FILES = {
     "": r"rank0.json is no whole JSON \(Expecting value: line 1",
     "not json": r"rank0.json is no whole JSON \(Expecting value: line 1 column 1",
@@ -193,6 +201,10 @@ FILES = {
     '{"traceEvents": ' + "9" * 5000 + "}": r"rank0.json is no whole JSON",
     b"\xff\xfe\x00": r"rank0.json is no text",
     b"\x1f\x8b\x08\x00broken": r"rank0.json is compressed and ends too early or is damaged",
+    **dict.fromkeys(NO_RANK, "does not say which rank wrote it"),
+    **dict.fromkeys(NO_LENGTH, "PP:0F0 in rank0.json starts at .* and lasts .* microseconds; export the trace"),
+    # At once, however many are missing.
+    GOOD.replace("PP:0B0", "PP:0B999999999"): "step 3 is not complete: 0B0 is missing",
 }
 
 
@@ -206,33 +218,13 @@ def test_a_file_that_is_no_trace_is_refused_in_one_sentence(content, sentence, t
 
 
 def test_a_file_that_is_not_there_a_folder_and_no_file_at_all_are_refused(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"nowhere.json' cannot be read \(No such file or directory\); give the files of all ranks"
-    ):
-        read_trace(tmp_path / "nowhere.json")
-    with pytest.raises(ValueError, match=r"cannot be read \(Is a directory\); give the files of all ranks"):
-        read_trace(tmp_path)
-    with pytest.raises(ValueError, match=r"no trace is given; give one file per rank"):
-        read_trace([])
-
-
-RANK = r'("rank": )0', "does not say which rank wrote it"
-LENGTH = (
-    r'("name": "PP:0F0".*?"dur": )[0-9.]+',
-    "PP:0F0 in rank0.json starts at .* and lasts .* microseconds; export the trace",
-)
-NUMBERS = [
-    *((*RANK, value) for value in ["1e400", "-1", "true", "1" + "0" * 30, '"0"', "null", "[]"]),
-    *((*LENGTH, value) for value in ["NaN", "1e400", "1" + "0" * 400, '"3"', "true", "null", "-1"]),
-    ("(PP:0B)0", "step 3 is not complete: 0B0 is missing", "999999999"),  # at once, however many are missing
-]
-
-
-@pytest.mark.parametrize(("place", "sentence", "value"), NUMBERS)
-def test_a_number_that_cannot_be_is_refused(place, sentence, value, tmp_path):
-    (tmp_path / "rank0.json").write_text(re.sub(place, rf"\g<1>{value}", GOOD))
-    with pytest.raises(ValueError, match=sentence):
-        read_trace([tmp_path / "rank0.json"])
+    for paths, sentence in {
+        tmp_path / "nowhere.json": r"nowhere.json' cannot be read \(No such file or directory\); give the files of all",
+        tmp_path: r"cannot be read \(Is a directory\); give the files of all ranks",
+        (): "no trace is given; give one file per rank",
+    }.items():
+        with pytest.raises(ValueError, match=sentence):
+            read_trace(paths)
 
 
 @pytest.mark.exhaustive
