@@ -86,14 +86,11 @@ def bench_zero(workload: Workload = _WORKLOAD, *, world_size: int = 2) -> ZeroBe
         Implausible: the stages did not train the same model.
         RankError: a rank failed, or all of it takes more than 120 s.
     """
-    by_rank = comm.launch(_measure, world_size, workload, backend="gloo", timeout_s=120.0)
-    of_all, of_blocks, _ = by_rank[0]
-    stages = {stage: tuple(counted[stage] for _, _, counted in by_rank) for stage in STAGES}
-    return ZeroBench(world_size, of_all, of_all - of_blocks, stages)
+    return comm.launch(_measure, world_size, workload, backend="gloo", timeout_s=120.0)[0]
 
 
-def _measure(rank: int, _world_size: int, workload: Workload) -> tuple[int, int, dict[int, HeldAndSent]]:
-    """The numbers of the model and of its blocks, and what each stage held and sent."""
+def _measure(rank: int, world_size: int, workload: Workload) -> ZeroBench:
+    """Train in every stage, compare the weights, and gather what the ranks held and sent."""
     whole = workload.model()
     of_all, of_blocks = (sum(part.numel() for part in each.parameters()) for each in (whole, whole.transformer.h))
     trained = {stage: _train(workload, stage, rank) for stage in STAGES}
@@ -101,7 +98,8 @@ def _measure(rank: int, _world_size: int, workload: Workload) -> tuple[int, int,
         for mine, plain in zip(weights, trained[0][1], strict=True):
             if not torch.allclose(mine, plain, rtol=1e-3, atol=1e-4):
                 raise Implausible(f"after two steps ZeRO stage {stage} has other weights than plain data parallelism")
-    return of_all, of_blocks, {stage: counted for stage, (counted, _) in trained.items()}
+    of_ranks = {stage: tuple(comm.all_gather_object(counted)) for stage, (counted, _) in trained.items()}
+    return ZeroBench(world_size, of_all, of_all - of_blocks, of_ranks)
 
 
 def _train(workload: Workload, stage: int, rank: int) -> tuple[HeldAndSent, list[torch.Tensor]]:

@@ -2,7 +2,7 @@ from itertools import pairwise
 
 from hypothesis import given
 
-from pllab.schedule import Schedule, gpipe, needs, one_f_one_b
+from pllab.schedule import Schedule, gpipe, needs
 from pllab.simulate import Costs, critical_steps, simulate
 from pllab.timeline import Span, Timeline
 from tests.simulate.legal import positive, recorded, runs
@@ -10,19 +10,6 @@ from tests.simulate.legal import positive, recorded, runs
 
 def critical_path(schedule: Schedule, timeline: Timeline) -> tuple[Span, ...]:
     return tuple(step.span for step in critical_steps(schedule, timeline))
-
-
-def test_the_path_of_a_small_pipeline_by_hand() -> None:
-    schedule = one_f_one_b(2, 2)
-    steps = critical_steps(schedule, simulate(schedule, Costs(p2p=0.5)))
-    assert [(str(step.span.action), step.link, step.lag) for step in steps] == [
-        ("0F0", "start", 0.0),
-        ("1F0", "input", 0.5),
-        ("1B0", "rank", 0.0),
-        ("1F1", "rank", 0.0),
-        ("1B1", "rank", 0.0),
-        ("0B1", "input", 0.5),
-    ]
 
 
 @given(run=runs(positive))
