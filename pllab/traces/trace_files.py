@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pllab.arguments import plain_file
+from pllab.arguments import plain_file, printable
 
 Event = Mapping[str, Any]
 
@@ -84,7 +84,7 @@ def times_of(event: Event, name: str) -> tuple[float, float]:
     start, length = event.get("ts"), event.get("dur")
     if start is None or length is None or not (_is_time(start) and _is_time(length)) or length < 0:
         text = f"{event.get('name')!s:.60} in {name} starts at {start!s:.30} and lasts {length!s:.30} microseconds"
-        raise ValueError(f"{text}; export the trace again")
+        raise ValueError(printable(f"{text}; export the trace again"))
     return float(start), float(start) + float(length)
 
 

@@ -45,10 +45,12 @@ def recorded(times: dict[str, tuple[float, float]], num_ranks: int | None = None
     return Timeline.of(spans, "real", num_ranks)
 
 
-@st.composite
-def runs(draw: st.DrawFn, cost: st.SearchStrategy[float] = seconds) -> tuple[Schedule, Costs]:
-    """A schedule and costs per stage, whole numbers, so that sums are exact."""
-    schedule = draw(schedules())
-    per_stage = st.lists(cost, min_size=schedule.num_stages, max_size=schedule.num_stages)
-    work = [draw(per_stage) for _ in range(3)]
-    return schedule, Costs(*work, p2p=draw(seconds))
+def costs_of(num_stages: int, cost: st.SearchStrategy[float]) -> st.SearchStrategy[Costs]:
+    """Costs per stage, whole numbers, so that sums are exact."""
+    work = [st.lists(cost, min_size=num_stages, max_size=num_stages)] * 3
+    return st.builds(Costs, *work, p2p=seconds)
+
+
+def runs(cost: st.SearchStrategy[float] = seconds) -> st.SearchStrategy[tuple[Schedule, Costs]]:
+    """A schedule and costs of its stages."""
+    return schedules().flatmap(lambda schedule: st.tuples(st.just(schedule), costs_of(schedule.num_stages, cost)))

@@ -10,20 +10,12 @@ from hypothesis import strategies as st
 
 from pllab.schedule import Kind, eager_one_f_one_b, gpipe, one_f_one_b, v_half, zb_h1, zb_h2
 from pllab.simulate import Costs, simulate
-from tests.simulate.legal import positive, seconds
+from tests.simulate.legal import costs_of, positive, seconds
 
 ranks = st.integers(1, 8)
 microbatches = st.integers(1, 20)
 PAPER = Costs(18.522, 18.086, 9.337, p2p=0.601)
 """Milliseconds per stage of the Zero Bubble paper's 1.5B model on 8 GPUs, its appendix of profiled times."""
-
-
-@st.composite
-def per_stage(draw: st.DrawFn) -> tuple[int, Costs]:
-    num_stages = draw(ranks)
-    values = st.lists(positive, min_size=num_stages, max_size=num_stages)
-    work = [draw(values) for _ in range(3)]
-    return num_stages, Costs(*work, p2p=draw(seconds))
 
 
 def gpipe_makespan(num_stages: int, num_microbatches: int, costs: Costs) -> float:
@@ -75,7 +67,7 @@ def zero_bubble_bubble(num_stages: int, costs: Costs, deferred: int) -> float:
     return (num_stages - 1) * (forward + by_input - deferred * by_weight)
 
 
-@given(sized=per_stage(), m=microbatches)
+@given(sized=ranks.flatmap(lambda p: st.tuples(st.just(p), costs_of(p, positive))), m=microbatches)
 def test_gpipe_takes_what_the_flow_shop_takes(sized: tuple[int, Costs], m: int) -> None:
     p, costs = sized
     assert simulate(gpipe(p, m), costs).makespan == gpipe_makespan(p, m, costs)

@@ -173,11 +173,6 @@ def test_clocks_that_do_not_fit_are_refused_by_how_much_and_between_whom(rank, l
     assert 0 < float(by_ms) <= abs(late_us) / 1e3
 
 
-def test_clocks_that_differ_less_than_the_spans_allow_are_taken(tmp_path):
-    contents = [trace_of(RUN, rank, late_us=-200.0 * (rank == 1)) for rank in range(4)]
-    assert read_trace(write(tmp_path, contents)).schedule == one_f_one_b(4, 6)
-
-
 GOOD = json.dumps(trace_of(simulate(gpipe(1, 1)), 0))
 
 
@@ -186,7 +181,7 @@ def with_number(place, *values):
 
 
 NO_RANK = with_number('("rank": )0', "1e400", "-1", "true", "1" + "0" * 30, '"0"', "null", "[]")
-LENGTHS = "NaN", "1e400", "1" + "0" * 400, '"3"', "true", "null", "-1"
+LENGTHS = "NaN", "1e400", "1" + "0" * 400, '"3"', r'"\\n"', "true", "null", "-1"
 NO_LENGTH = with_number('("name": "PP:0F0".*?"dur": )[0-9.]+', *LENGTHS)
 FILES = {
     "": r"rank0.json is no whole JSON \(Expecting value: line 1",
