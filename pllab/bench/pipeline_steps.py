@@ -41,7 +41,7 @@ def bench_pipeline(workload: PipelineWorkload = _WORKLOAD, *, repeats: int = 9, 
 
     Raises:
         ValueError: there are no rounds.
-        Implausible: a check of the comparison failed, or the ways did not compute the same gradients.
+        RankError: a check of the comparison failed, the ways had other gradients, or it took too long.
     """
     check_rounds(repeats, 1)
     comparison = comm.launch(_alternate, 2, workload, repeats, backend="gloo", timeout_s=timeout_s)[0]

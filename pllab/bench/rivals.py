@@ -88,7 +88,7 @@ def bench_data_parallel(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUND
         rounds: ranks and repetitions.
 
     Raises:
-        Implausible: a check of the comparison failed, or the ways did not train the same model.
+        RankError: a check of the comparison failed, the ways did not train the same model, or it took too long.
     """
     return _alternating(DATA_PARALLEL, workload, rounds)
 
@@ -99,7 +99,7 @@ def bench_fsdp(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUNDS) -> Riv
     Example: `print(bench_fsdp().table())` takes about half a minute on two cores.
 
     Raises:
-        Implausible: as for `bench_data_parallel`.
+        RankError: as for `bench_data_parallel`.
     """
     return _alternating(FULLY_SHARDED, workload, rounds)
 
@@ -111,7 +111,7 @@ def bench_tensor(workload: Workload = _SPLIT, rounds: Rounds = _SPLIT_ROUNDS) ->
     Updates are left out of the time: they work on slices without a message.
 
     Raises:
-        Implausible: as for `bench_data_parallel`.
+        RankError: as for `bench_data_parallel`.
     """
     return _alternating(TENSOR_PARALLEL, workload, rounds, is_split=True)
 

@@ -83,8 +83,7 @@ def bench_zero(workload: Workload = _WORKLOAD, *, world_size: int = 2) -> ZeroBe
         world_size: the number of ranks.
 
     Raises:
-        Implausible: the stages did not train the same model.
-        RankError: a rank failed, or all of it takes more than 120 s.
+        RankError: the stages did not train the same model, a rank failed, or all of it takes more than 120 s.
     """
     return comm.launch(_measure, world_size, workload, backend="gloo", timeout_s=120.0)[0]
 
