@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from pllab import comm, models
+from pllab.arguments import require
 from pllab.parallel.shards import join, part_of
 from pllab.train.inputs import Part, Updates
 
@@ -106,9 +107,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
 
 
-def open_checkpoint(
-    folder: Path, identity: Mapping[str, Any], steps_per_epoch: int | None = None
-) -> tuple[Path, Progress]:
+def open_checkpoint(folder: Path, identity: Mapping[str, Any], steps_per_epoch: int) -> tuple[Path, Progress]:
     """Check that the newest checkpoint is of this run; return it with its progress.
 
     Raises:
@@ -126,7 +125,7 @@ def open_checkpoint(
                 f"{str(path)!r} is of a run with {name} {saved.get(name)!r}, and this one has {identity.get(name)!r}; "
                 f"give the same {name}, or train anew in another --workdir"
             )
-    if steps_per_epoch not in (None, progress.steps_per_epoch):
+    if steps_per_epoch != progress.steps_per_epoch:
         raise ValueError(
             f"{str(path)!r} is of epochs of {progress.steps_per_epoch} steps, and those of this run have "
             f"{steps_per_epoch}; give the same data, batch size and dp, or train anew in another --workdir"
@@ -140,46 +139,25 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
     Raises:
         ValueError: the checkpoint cannot be read, has values that are not numbers, or is of a model of another shape.
     """
-    parts: dict[str, list[Part]] = {}
-    for part in updates.parts():
-        parts.setdefault(_name_of(part), []).append(part)
     try:
         with torch.no_grad(), safe_open(path / _WEIGHTS, "pt") as weights, safe_open(path / _STATES, "pt") as states:
-            for name, copies in parts.items():
-                whole = weights.get_tensor(name)
-                if not whole.isfinite().all():
-                    raise ValueError(f"{name} holds numbers that are not finite, so the run had diverged")
-                for part in copies:
-                    part.parameter.copy_(_mine(part, whole, mesh))
-            _check_states(set(states.keys()), set(weights.keys()), parts)
+            kinds: dict[str, list[str]] = {}  # of states, by weight; plain gradient descent has none
             for key in states.keys():  # noqa: SIM118 - it is a file and no dictionary
-                name, _, kind = key.rpartition(".")
-                for part in parts.get(name, []):
-                    mine = _mine(part, states.get_tensor(key), mesh)
+                owner, _, kind = key.rpartition(".")
+                kinds.setdefault(owner, []).append(kind)
+            for part in updates.parts():
+                name = _name_of(part)
+                whole = weights.get_tensor(name)
+                diverged = f"{name} holds numbers that are not finite, so the run had diverged"
+                require(bool(whole.isfinite().all()), diverged)
+                part.parameter.copy_(_mine(part, whole, mesh))
+                lacks_state = bool(kinds) and name not in kinds and part.parameter.requires_grad
+                require(not lacks_state, f"{_STATES} has no state of {name}")  # AdamW would go on from empty moments
+                for kind in kinds.get(name, []):
+                    mine = _mine(part, states.get_tensor(f"{name}.{kind}"), mesh)
                     part.state[kind] = mine.to(part.parameter.device).clone()
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise _damaged(path, str(error).partition("\n")[0]) from error
-
-
-def _check_states(keys: Set[str], weights: Set[str], parts: Mapping[str, Sequence[Part]]) -> None:
-    """Refuse states of other weights, and trained weights without a state: AdamW would go on from empty moments."""
-    owners = {key.rpartition(".")[0] for key in keys}
-    learning = {name for name, copies in parts.items() if copies[0].parameter.requires_grad}
-    for name in sorted(owners - weights):
-        raise ValueError(f"{_STATES} has a state of {name}, which is not a weight of this model")
-    for name in sorted(learning - owners if owners else ()):
-        raise ValueError(f"{_STATES} has no state of {name}")
-
-
-def plain_model(model: "models.GPT2LMHeadModelParallel") -> Any:
-    """A copy as transformers' GPT2LMHeadModel on the CPU, from a model on any devices."""
-    from transformers import GPT2LMHeadModel
-
-    plain: Any = GPT2LMHeadModel(model.config)
-    names = plain.state_dict().keys()
-    weights = model.state_dict()
-    plain.load_state_dict({name: weights[name].float().cpu() for name in names})
-    return plain.to(model.dtype)
 
 
 def _name_of(part: Part) -> str:

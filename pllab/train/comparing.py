@@ -9,7 +9,7 @@ import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from pllab.arguments import require, whole_number
 from pllab.comm.devices import describe_machine, synchronize
 from pllab.comm.shared_memory import held_for_others
 from pllab.show import Figure, chart, figure
+from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import build_model
 from pllab.train.trainers import StepRecord, Trainer, losses_of_all, make_trainer
@@ -50,9 +51,9 @@ class Strategy:
     """Median seconds of a step, of the slowest rank."""
     peak_bytes: int
     """The most bytes of tensors that a rank held at once, from before its model was made; the largest of all ranks."""
-    loss_off: float = 0.0
+    loss_off: float
     """The largest deviation of a step's loss, relative."""
-    parameters_off: float = 0.0
+    parameters_off: float
     """The largest deviation of a parameter after the last step, relative to the largest of its tensor."""
 
 
@@ -207,18 +208,19 @@ def compared(
     reference: Trained | None = None
     for configs in groups:
         given, num_ranks = (configs, num_steps, frozen), configs[0].world_size
-        for row, outcome in comm.launch(_rows, num_ranks, *given, backend="gloo", timeout_s=timeout_s)[0]:
+        outcomes = comm.launch(_in_rank, num_ranks, *given, backend="gloo", timeout_s=timeout_s)[0]
+        for config, outcome in zip(configs, outcomes, strict=True):
             reference = reference or outcome
-            loss_off, parameters_off = deviation(outcome, reference)
-            rows.append(replace(row, loss_off=loss_off, parameters_off=parameters_off))
+            off = deviation(outcome, reference)
+            rows.append(Strategy(config.run_name, outcome.step_s, outcome.peak_bytes, *off))
     return tuple(rows)
 
 
 class Trained(NamedTuple):
-    """The loss of the whole batch in each step, the weights at the end, and the time and memory of a rank."""
+    """The loss of the whole batch in each step, the weights at the end, and the most time and memory of a rank."""
 
     losses: list[float]
-    seconds: list[float]
+    step_s: float
     peak_bytes: int
     parameters: Mapping[str, torch.Tensor]
     """After the last step, whole."""
@@ -254,10 +256,10 @@ def trained(config: TrainConfig, num_steps: int, frozen: tuple[str, ...] = FROZE
     elsewhere = held_for_others()  # torch counts what is mapped on every rank that maps it
     for number in range(_WARMUP, num_steps):
         take(trainer, number)
-    parameters = {name: value.detach().clone() for name, value in trainer.gather().state_dict().items()}
+    parameters = {name: whole.clone() for name, whole in whole_weights(trainer.updates, trainer.mesh)}
     trainer.close()
     losses, _ = losses_of_all(records, config.dp)
-    return Trained(losses, seconds, _peak_bytes(recorded) - elsewhere, parameters)
+    return Trained(losses, *_of_the_rank_with_most(seconds, _peak_bytes(recorded) - elsewhere), parameters)
 
 
 def share_of(whole: dict[str, torch.Tensor], config: TrainConfig) -> dict[str, torch.Tensor]:
@@ -298,15 +300,15 @@ def deviation(outcome: Trained, reference: Trained) -> tuple[float, float]:
     return float(torch.tensor(off).max()), float(torch.tensor(far).max())  # torch's max keeps what is not a number
 
 
-def _rows(
+def _of_the_rank_with_most(seconds: Sequence[float], peak_bytes: int) -> tuple[float, int]:
+    """The median of the steps, each as long as on its slowest rank, and the most bytes."""
+    of_ranks = comm.all_gather_object((seconds, peak_bytes))
+    slowest = [max(times) for times in zip(*(seconds for seconds, _ in of_ranks), strict=True)]
+    return median(slowest[_WARMUP:] or slowest), max(held for _, held in of_ranks)
+
+
+def _in_rank(
     _rank: int, _world_size: int, configs: Sequence[TrainConfig], num_steps: int, frozen: tuple[str, ...]
-) -> list[tuple[Strategy, Trained]]:
-    """A row and the learned weights for each configuration; seconds and bytes are those of the rank with the most."""
-    rows = []
-    for config in configs:
-        outcome = trained(config, num_steps, frozen)
-        of_ranks = comm.all_gather_object((outcome.seconds, outcome.peak_bytes))
-        slowest = [max(times) for times in zip(*(seconds for seconds, _ in of_ranks), strict=True)]
-        step_s = median(slowest[_WARMUP:] or slowest)
-        rows.append((Strategy(config.run_name, step_s, max(held for _, held in of_ranks)), outcome))
-    return rows
+) -> list[Trained]:
+    """The function of a launched rank."""
+    return [trained(config, num_steps, frozen) for config in configs]

@@ -12,7 +12,7 @@ import torch
 from pllab import comm
 from pllab.data import Collate, Example, Row, Tokenizer
 from pllab.parallel import global_sum, num_target_tokens
-from pllab.train.checkpoints import plain_model
+from pllab.train.checkpoints import whole_weights
 from pllab.train.inputs import Corpus
 from pllab.train.trainers import Trainer
 
@@ -65,13 +65,25 @@ def bleu_score(trainer: Trainer, corpus: Corpus, max_length: int, batch_size: in
     """
     import sacrebleu  # a second to import, and only translation needs it
 
-    single = plain_model(trainer.gather()).to(trainer.device).eval()
+    single = plain_model(trainer).eval()
     pairs = []
     for rows in batches(corpus.validation[comm.rank() :: comm.world_size()], batch_size):
         texts = translate(single, corpus.tokenizer, [row.source for row in rows], max_length)
         pairs += list(zip(texts, [row.target for row in rows], strict=True))
     everywhere = [pair for of_rank in comm.all_gather_object(pairs) for pair in of_rank]
     return float(sacrebleu.corpus_bleu([text for text, _ in everywhere], [[target for _, target in everywhere]]).score)
+
+
+@torch.no_grad()
+def plain_model(trainer: Trainer) -> Any:
+    """The newest weights of all ranks as transformers' GPT2LMHeadModel, on this rank's device; all ranks call it."""
+    from transformers import GPT2LMHeadModel
+
+    plain: Any = GPT2LMHeadModel(trainer.model.config).to(trainer.device, trainer.model.dtype)
+    parameters = dict(plain.named_parameters())
+    for name, weight in whole_weights(trainer.updates, trainer.mesh):
+        parameters[name].copy_(weight)
+    return plain
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ number of tokens on its rank.
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,7 +22,6 @@ from pllab.pipeline.engine import ActionTimes
 from pllab.pipeline.split import scatter_evenly
 from pllab.schedule import Action, Schedule
 from pllab.timeline import Timeline
-from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import Updates, build_model, devices_of
 from pllab.train.sharing import mean_loss, packet_of, replica_of, schedule_of, shared_over_dp, stages_of, unsent
@@ -125,10 +124,6 @@ class Plain:
         """None: one device has no schedule."""
         return []
 
-    def gather(self) -> "models.GPT2LMHeadModelParallel":
-        """A whole model with the newest weights of all ranks; all ranks call it."""
-        return _whole(self, self._config) if self._config.zero or self._config.tp > 1 else self.model
-
     def close(self) -> None:
         """Nothing to close: whatever a rank runs ends with it."""
 
@@ -145,8 +140,8 @@ class Plain:
 class Pipelined:
     """A schedule that an executor runs: on lanes, or on the ranks of a group. It offers what `Plain` does.
 
-    In a group every rank has all weights (or its slices of them) and trains those of its stages; `gather` collects the
-    trained ones. Over dp each pipeline has its rows, and then gradients are averaged.
+    In a group every rank has all weights (or its slices of them) and trains those of its stages. Over dp each pipeline
+    has its rows, and then gradients are averaged.
     """
 
     def __init__(
@@ -215,10 +210,6 @@ class Pipelined:
         timings: list[Any] = [record.timing for record in records if record.timing is not None]
         return timings if isinstance(self._executor, LaneExecutor) else self._executor.timelines(timings)
 
-    def gather(self) -> "models.GPT2LMHeadModelParallel":
-        """The model itself on lanes; on ranks, a new one with the weights of all."""
-        return self.model if self.mesh is None else _whole(self, self._config)
-
     def close(self) -> None:
         """End the lanes."""
         if isinstance(self._executor, LaneExecutor):
@@ -230,16 +221,6 @@ class Pipelined:
 
 
 Trainer = Plain | Pipelined
-
-
-def _whole(trainer: Trainer, config: TrainConfig) -> "models.GPT2LMHeadModelParallel":
-    """A model with the newest weights of all ranks, on this rank's device."""
-    whole = build_model(replace(config, deferred_init=False), trainer.model.config.vocab_size)
-    parameters = dict(whole.named_parameters())
-    with torch.no_grad():
-        for name, weight in whole_weights(trainer.updates, trainer.mesh):
-            parameters[name].copy_(weight)
-    return nn.Module.to(whole, trainer.device)
 
 
 def _targets_of_all(num_targets: int, config: TrainConfig, mesh: comm.Mesh | None) -> float:

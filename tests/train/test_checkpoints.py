@@ -17,7 +17,6 @@ from pllab.train.checkpoints import (
     checkpoints_in,
     load_checkpoint,
     open_checkpoint,
-    plain_model,
     save_checkpoint,
 )
 from pllab.train.comparing import SMALL, batch, layouts, share_of
@@ -46,7 +45,7 @@ def test_transformers_reads_the_weights(tmp_path):
     path = save(tmp_path, model, updates)
     tokens = torch.arange(8).unsqueeze(0)
     loaded = GPT2LMHeadModel.from_pretrained(path)
-    torch.testing.assert_close(loaded(tokens).logits, plain_model(model).eval()(tokens).logits)
+    torch.testing.assert_close(loaded(tokens).logits, model.eval()(tokens).logits)
 
 
 def test_only_the_newest_stays_no_draft_of_a_killed_save_and_all_that_is_no_checkpoint(tmp_path):
@@ -143,7 +142,7 @@ def test_what_differs_is_named_and_nothing_is_called_damaged(tmp_path, whose, le
 
 def test_nothing_to_resume_says_what_to_do(tmp_path):
     with pytest.raises(ValueError, match="--checkpoint"):
-        open_checkpoint(tmp_path, WHOSE)
+        open_checkpoint(tmp_path, WHOSE, 1)
 
 
 def test_a_fresh_run_touches_no_checkpoint_of_another(tmp_path):
@@ -201,7 +200,7 @@ def stopped(rank, world_size, folder, axes):
 
 def resumed(rank, world_size, folder, configs):
     """The losses of the second half under each configuration."""
-    path, progress = open_checkpoint(folder, WHOSE)
+    path, progress = open_checkpoint(folder, WHOSE, STEPS)
     rows = []
     for config in configs:
         trainer = make_trainer(config, 65)

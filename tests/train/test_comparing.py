@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,7 +35,7 @@ def test_every_layout_has_a_row_with_an_equal_loss_and_sharding_takes_less_memor
 
 
 def test_a_row_that_differs_is_named_and_one_that_is_no_number_does_not_hold() -> None:
-    alone = Strategy("single-1", 0.2, 2**20)
+    alone = Strategy("single-1", 0.2, 2**20, 0.0, 0.0)
     rows = (alone, replace(alone, name="dp", step_s=0.1, loss_off=0.1), replace(alone, name="tp", parameters_off=0.5))
     table = StrategyComparison(3, 100, 1e-5, True, rows).table().splitlines()
     assert "1.00x         1.0      0.0e+00            0.0e+00" in table[1] and "NOT EQUAL" not in table[1]
@@ -48,11 +47,9 @@ def test_a_row_that_differs_is_named_and_one_that_is_no_number_does_not_hold() -
 
 def test_a_row_has_the_seconds_and_the_bytes_of_the_rank_that_has_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first two steps warm up."""
-    mine, other = SimpleNamespace(seconds=[9.0, 9.0, 1.0, 5.0, 3.0], peak_bytes=7), ([8.0, 8.0, 4.0, 2.0, 6.0], 10)
-    monkeypatch.setattr(comparing, "trained", lambda *_: mine)
+    other = [8.0, 8.0, 4.0, 2.0, 6.0], 10
     monkeypatch.setattr(comparing.comm, "all_gather_object", lambda of_this_rank: [of_this_rank, other])
-    ((row, _),) = comparing._rows(0, 2, [TrainConfig()], 5, ())
-    assert (row.step_s, row.peak_bytes) == (5.0, 10)
+    assert comparing._of_the_rank_with_most([9.0, 9.0, 1.0, 5.0, 3.0], 7) == (5.0, 10)
 
 
 def test_a_wrong_number_of_ranks_is_refused() -> None:

@@ -64,7 +64,7 @@ def test_a_clipped_step_is_the_same_on_every_axis() -> None:
 
 
 def test_the_comparison_sees_a_wrong_loss_a_wrong_parameter_and_a_missing_one() -> None:
-    right = Trained([2.0], [0.1], 4, {"w": torch.tensor([4.0, 1.0])})
+    right = Trained([2.0], 0.1, 4, {"w": torch.tensor([4.0, 1.0])})
     assert deviation(right, right) == (0.0, 0.0)
     assert deviation(right._replace(losses=[2.2]), right)[0] == pytest.approx(0.1)
     assert deviation(right._replace(parameters={"w": torch.tensor([4.0, 2.0])}), right)[1] == 0.25

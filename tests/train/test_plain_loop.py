@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LinearLR, SequentialLR
+from transformers import GPT2LMHeadModel
 
 from pllab.comm import launch
 from pllab.data import Collate, partition_dataset
 from pllab.train import TrainConfig, train, train_as_rank
-from pllab.train.checkpoints import plain_model
 from pllab.train.inputs import Updates, build_model, load_corpus
 from pllab.train.trainers import make_trainer
 from tests.tiers import exhaustive
@@ -51,7 +51,9 @@ def plain():
     corpus = load_corpus(config)
     collate = Collate(corpus.tokenizer, config.max_length)
     loader = partition_dataset(0, 1, corpus.training, 8, collate, seed=config.seed, remainder="drop")
-    model = plain_model(build_model(config, corpus.tokenizer.vocab_size)).train()
+    ours = build_model(config, corpus.tokenizer.vocab_size)
+    model = GPT2LMHeadModel(ours.config).train()
+    model.load_state_dict(ours.state_dict())
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=0.0)
     scheduler = torch_schedule(optimizer, "cosine", 3, 8)
     steps = []
