@@ -258,6 +258,6 @@ def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], 
         num_parameters=sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name),
         wall_time_s=end - start,
         peak_memory_bytes=most_bytes,
-        peak_flops=peak * config.tp * (order.num_ranks if order else 1),
+        peak_flops=peak * (config.world_size if trainer.mesh is None else 1),
         predicted_bubble_fraction=simulate(order).bubble_fraction if order else None,
     )

@@ -78,7 +78,7 @@ class RankOutcome:
     """Seconds from the making of the model to the end of the translations."""
     peak_memory_bytes: int
     peak_flops: float
-    """Floating-point operations per second that its devices could do."""
+    """Floating-point operations per second that the devices of this process could do."""
     predicted_bubble_fraction: float | None
     """Bubble fraction of the schedule if all of F, I and W take equally long."""
 
@@ -105,9 +105,11 @@ class RunMetrics:
     Source: PaLM, Chowdhery et al. 2022, section 4.1."""
 
     @classmethod
-    def of(cls, config: TrainConfig, outcomes: Sequence[RankOutcome]) -> "RunMetrics":
-        """Compute all from what the ranks measured."""
-        first, ranks = outcomes[0], [outcome.epochs for outcome in outcomes]
+    def of(
+        cls, config: TrainConfig, ranks: Sequence[Sequence[EpochMetrics]], outcomes: Sequence[RankOutcome]
+    ) -> "RunMetrics":
+        """Compute all from the epochs of each share of the data and from what all ranks measured."""
+        first = outcomes[0]
         counted = [epoch for epochs in ranks for epoch in (epochs[1:] or epochs)]
         fractions = [epoch.bubble_fraction for epoch in counted if epoch.bubble_fraction is not None]
         samples, tokens = sum(e.num_samples for e in counted), sum(e.num_tokens for e in counted)

@@ -1,7 +1,6 @@
 """The start of a run: check, open its folder, start the ranks that the axes need, and write the result."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from pllab import comm
@@ -127,20 +126,17 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, Path, tuple[Path, Progress] 
 
 
 def _save(config: TrainConfig, backend: str, outcomes: Sequence[RankOutcome]) -> TrainResult:
-    """The result of all ranks, with one row for each share of the data: ranks of one model have the same rows."""
-    of_shares = []
-    for share in range(config.dp):
-        ranks = [outcome for rank, outcome in enumerate(outcomes) if config.share_of(rank) == share]
-        of_shares.append(replace(ranks[0], peak_memory_bytes=max(rank.peak_memory_bytes for rank in ranks)))
-    first = of_shares[0]
+    """The result of all ranks, with epochs for each share of the data: ranks of one model have the same rows."""
+    first = outcomes[0]
+    ranks = tuple(outcome.epochs for outcome in outcomes[: config.dp * config.tp : config.tp])
     return save_result(
         TrainResult(
             config=config,
             machine=describe_machine(),
             backend="; ".join(filter(None, (backend, first.reason))),
-            ranks=tuple(outcome.epochs for outcome in of_shares),
+            ranks=ranks,
             steps=first.steps,
-            metrics=RunMetrics.of(config, of_shares),
+            metrics=RunMetrics.of(config, ranks, outcomes),
             bleu=first.bleu,
         )
     )

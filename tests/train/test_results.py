@@ -5,9 +5,8 @@ from dataclasses import fields
 import pytest
 
 from pllab.train import EpochMetrics, TrainConfig, TrainResult, save_plots
-from pllab.train.metrics import RankOutcome, RunMetrics, StepMetrics
+from pllab.train.metrics import RunMetrics, StepMetrics
 from pllab.train.results import load_results, plot_scaling, save_result
-from pllab.train.running import _save
 
 METRICS = RunMetrics(**{field.name: 1.0 for field in fields(RunMetrics)})  # no test here reads them
 SECONDS = (9.0, 1.0, 3.0), (9.0, 3.0, 6.0)  # of the epochs of each rank
@@ -38,17 +37,6 @@ def test_a_saved_result_has_rates_summed_and_times_averaged_over_ranks_without_t
     assert read["dropped_first_epoch"] is True
     assert [[epoch["rank"] for epoch in epochs] for epochs in read["ranks"]] == [[0, 0, 0], [1, 1, 1]]
     assert [path.name for path in tmp_path.iterdir()] == ["data_parallel-2.json"]  # no draft is left
-
-
-def test_the_memory_of_a_model_that_ranks_share_is_that_of_the_rank_with_most(tmp_path):
-    of_all = {"bleu": None, "reason": "", "num_parameters": 1000, "wall_time_s": 20.0, "peak_flops": 1e9}
-    (epochs,), steps = result(tmp_path).ranks, result(tmp_path).steps
-    outcomes = [
-        RankOutcome(epochs=epochs, steps=steps, peak_memory_bytes=peak, predicted_bubble_fraction=None, **of_all)
-        for peak in (1, 5, 7, 3)
-    ]
-    saved = _save(TrainConfig(dp=2, tp=2, workdir=str(tmp_path)), "gloo", outcomes)
-    assert saved.metrics.peak_memory_bytes == (5, 7)
 
 
 def test_a_diverged_run_still_writes_json_that_others_can_read(tmp_path):
