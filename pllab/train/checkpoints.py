@@ -224,14 +224,14 @@ def _mine(part: Part, whole: torch.Tensor, mesh: comm.Mesh | None) -> torch.Tens
 
 def _read_about(path: Path) -> tuple[Progress, dict[str, Any]]:
     try:
-        about: dict[str, Any] = json.loads((path / _ABOUT).read_text(encoding="utf-8"))
-        (steps, length), identity = about["progress"], about["identity"]
-        is_whole = type(steps) is type(length) is int and length > 0 and f"step-{steps:08d}" == path.name
+        about = json.loads((path / _ABOUT).read_text(encoding="utf-8"))
+        progress, identity = Progress(*about["progress"]), dict(about["identity"])
+        is_named_so = path.name == f"step-{progress.steps:08d}"
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(path, f"{_ABOUT} cannot be read ({type(error).__name__})") from error
-    if not is_whole or not isinstance(identity, dict):
-        raise _damaged(path, f"{_ABOUT} is not what was saved")
-    return Progress(steps, length), identity
+    if not is_named_so:
+        raise _damaged(path, f"{_ABOUT} is of another step")
+    return progress, identity
 
 
 def _damaged(path: Path, what: str) -> ValueError:

@@ -5,6 +5,7 @@ translates, and does not only predict its prompt.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -101,11 +102,11 @@ def translate(model: Any, tokenizer: Tokenizer, sources: Sequence[str], max_leng
     # A long source is cut, so that one token can follow the separator.
     prompts = [[*tokenizer.encode(source)[: max_length - 2], tokenizer.separator_id] for source in sources]
     width = max(map(len, prompts))
-    rows = [[tokenizer.pad_id] * (width - len(prompt)) + prompt for prompt in prompts]
-    mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+    padded = [[tokenizer.pad_id] * (width - len(prompt)) + prompt for prompt in prompts]
+    ids = torch.tensor(padded, device=model.device)
     output = model.generate(
-        input_ids=torch.tensor(rows, device=model.device),
-        attention_mask=torch.tensor(mask, device=model.device),
+        input_ids=ids,
+        attention_mask=(ids != tokenizer.pad_id).long(),
         max_length=max_length,
         do_sample=False,
         use_cache=True,
@@ -117,5 +118,4 @@ def translate(model: Any, tokenizer: Tokenizer, sources: Sequence[str], max_leng
 
 def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
     """The text before the end token."""
-    ends = [place for place, token in enumerate(tokens) if token in (tokenizer.end_id, tokenizer.pad_id)]
-    return tokenizer.decode(tokens[: ends[0]] if ends else tokens)
+    return tokenizer.decode(list(takewhile(lambda token: token not in (tokenizer.end_id, tokenizer.pad_id), tokens)))

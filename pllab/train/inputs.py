@@ -8,14 +8,12 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
-from torch.optim.lr_scheduler import LambdaLR
 
 from pllab import accelerator, comm, models
 from pllab.comm import devices
@@ -123,7 +121,7 @@ class Updates:
     def __init__(self, model: nn.Module, names: Iterable[str], config: TrainConfig) -> None:
         self._config = config
         self._names = sorted(names)
-        self._scheduler: LambdaLR | None = None
+        self._num_steps, self._done = 1, 0
         parameters = [model.get_parameter(name) for name in self._names]
         kind: Any = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
         # Fused, it is one call of torch for all of them; for DTensors and on the meta device torch has no such call.
@@ -132,17 +130,15 @@ class Updates:
 
     def begin(self, num_steps: int, done: int = 0) -> None:
         """Start the learning-rate schedule over `num_steps` steps, of which a resumed run has taken `done`."""
-        factor = partial(learning_rate_factor, num_steps=num_steps, config=self._config)
-        self.optimizer.param_groups[0]["initial_lr"] = self._config.learning_rate
-        self._scheduler = LambdaLR(self.optimizer, factor, last_epoch=done - 1)
+        self._num_steps, self._done = num_steps, done
 
     def step(self) -> float:
         """Update all parameters, forget their gradients, and return the learning rate that was used."""
-        rate: float = self.optimizer.param_groups[0]["lr"]
+        rate = self._config.learning_rate * learning_rate_factor(self._done, self._num_steps, self._config)
+        self.optimizer.param_groups[0]["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad()
-        if self._scheduler is not None:
-            self._scheduler.step()
+        self._done += 1
         return rate
 
     def parts(self) -> Iterator[Part]:

@@ -7,6 +7,7 @@ It is called as a `LaneExecutor` is. On the meta device, where tensors have no v
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ class TorchPipeline:
         self._head: Any = stages[self._last][-1].lm_head if self._last in stages else None
         self._tied = Tied(tied, schedule, stages, group)
         self._is_one_host = len(set(comm.all_gather_object(host_id(), group))) == 1
-        self._runtimes: dict[tuple[torch.Size, bool], Any] = {}
+        self._runtime = lru_cache(maxsize=_MOST_RUNTIMES)(self._new_runtime)
         self._num_targets = 1
         self._record = self._new_record()
 
@@ -118,16 +119,10 @@ class TorchPipeline:
         comm.all_reduce(total, self._group)
         return total
 
-    def _runtime(self, shape: torch.Size, trains: bool) -> Any:
+    def _new_runtime(self, _shape: torch.Size, trains: bool) -> Any:
         """PyTorch fixes the shapes of packets at the first step, so each shape has its own; the newest are kept."""
-        runtime = self._runtimes.pop((shape, trains), None)
-        if runtime is None:
-            runtime = to_torch(self._schedule, self._stages, self._loss, group=self._group, timing=self._timed)
-            runtime = runtime if trains else forwards_of(runtime)
-        self._runtimes[shape, trains] = runtime
-        for oldest in list(self._runtimes)[:-_MOST_RUNTIMES]:
-            del self._runtimes[oldest]
-        return runtime
+        runtime = to_torch(self._schedule, self._stages, self._loss, group=self._group, timing=self._timed)
+        return runtime if trains else forwards_of(runtime)
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """A micro-batch's part of the batch's mean; PyTorch divides by the number of micro-batches."""
@@ -178,31 +173,20 @@ class CountedPipeline(TorchPipeline):
     def _run(self, input_ids: torch.Tensor, labels: torch.Tensor, trains: bool) -> torch.Tensor:  # noqa: ARG002
         """Run a micro-batch through this rank's stages, forward and backward."""
         rows = len(self._packet)
-        for number in self._stages:
+        for number, stage in self._stages.items():
             with self._timed(Action(number, Kind.F, 0)):
-                value, output = self._forward(number, input_ids[:rows], labels[:rows])
+                output = stage(input_ids[:rows] if number == 0 else torch.empty_like(self._packet, requires_grad=True))
+                if number == self._last:
+                    output = token_losses(self._head, output[:, :-1], labels[:rows, 1:]).sum()
+                self._note_packets(number)
             with self._timed(Action(number, Kind.B, 0)):
-                self._backward(number, value, output)
+                torch.autograd.backward(output, torch.empty_like(output))
         comm.all_reduce(torch.zeros((), dtype=torch.float64, device="meta"), self._group)  # of the loss
         return torch.tensor(float("nan"))
 
-    def _forward(self, number: int, input_ids: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The input and output of the stage, which its backward needs."""
-        value = input_ids if number == 0 else torch.empty_like(self._packet, requires_grad=True)
-        self._note("receive", number - 1, value)
-        output = self._stages[number](value)
-        if number == self._last:
-            return value, token_losses(self._head, output[:, :-1], labels[:, 1:]).sum()
-        self._note("send", number + 1, output)
-        return value, output
-
-    def _backward(self, number: int, value: torch.Tensor, output: torch.Tensor) -> None:
-        self._note("receive", number + 1, output)
-        torch.autograd.backward(output, torch.empty_like(output))
-        self._note("send", number - 1, value)
-
-    def _note(self, name: str, stage: int, packet: torch.Tensor) -> None:
-        """Tell the ledger of a packet from or to another stage, if that is on another rank."""
-        rank = self._schedule.rank_of_stage.get(stage, self._own)
-        if rank != self._own:
-            note_tensor(name, packet, in_world(rank, self._group), self._group)
+    def _note_packets(self, number: int) -> None:
+        """Tell the ledger of what a stage exchanges with other ranks: hidden states up, and their gradients down."""
+        for stage in (number - 1, number + 1):
+            rank = self._schedule.rank_of_stage.get(stage, self._own)
+            for name in ("receive", "send") if rank != self._own else ():
+                note_tensor(name, self._packet, in_world(rank, self._group), self._group)

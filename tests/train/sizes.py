@@ -14,3 +14,9 @@ TINY: dict[str, Any] = {
     "device": "cpu",
 }
 NUMBERS = TINY | {"dataset": "numbers", "bleu": False}
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble")
+LANES: dict[str, dict[str, Any]] = {
+    "model_parallel": {"mode": "model_parallel", "world_size": 2, "accumulation": 9},  # a row each
+    "ragged": {"mode": "pipeline", "world_size": 2, "num_microbatches": 3, "recompute": True},
+} | {name: {"mode": "pipeline", "world_size": 2, "schedule": name} for name in SCHEDULES}
+"""Every way to train on two lanes."""

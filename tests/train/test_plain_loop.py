@@ -14,22 +14,18 @@ from pllab.train import TrainConfig, train, train_as_rank
 from pllab.train.inputs import Updates, build_model, load_corpus
 from pllab.train.trainers import make_trainer
 from tests.tiers import exhaustive
-from tests.train.sizes import NUMBERS
+from tests.train.sizes import LANES, NUMBERS
 
 OPTIONS = NUMBERS | {
-    "samples_per_epoch": 28,  # the last batch of an epoch has 4 rows
+    "n_layer": 4,
+    "samples_per_epoch": 26,  # the last batch of an epoch has 2 rows, fewer than there are micro-batches
     "num_epochs": 2,
     "lr_schedule": "cosine",
     "warmup_steps": 3,
     "gradient_clipping": 0.5,
     "eval_interval": 3,
 }
-MODES = {
-    "single": {},
-    "accumulation": {"accumulation": 3},  # parts of 3, 3 and 2 rows
-    "model_parallel": {"mode": "model_parallel", "world_size": 2, "accumulation": 9},  # a row each
-    "pipeline": {"mode": "pipeline", "world_size": 2, "num_microbatches": 2},
-}
+MODES = LANES | {"single": {}, "accumulation": {"accumulation": 3}}  # parts of 3, 3 and 2 rows
 
 
 def torch_schedule(optimizer, name, warmup, num_steps):
@@ -46,7 +42,7 @@ def torch_schedule(optimizer, name, warmup, num_steps):
 
 @pytest.fixture(scope="module")
 def plain():
-    """Loss, norm, learning rate and validation loss of every step, by a loop that has nothing of ours but the data."""
+    """Loss, norm, learning rate, validation loss and tokens of every step, by a loop with nothing of ours but the data."""
     config = TrainConfig(**OPTIONS)
     corpus = load_corpus(config)
     collate = Collate(corpus.tokenizer, config.max_length)
@@ -68,21 +64,29 @@ def plain():
             optimizer.zero_grad()
             scheduler.step()
             with torch.no_grad():
-                steps.append((loss.item(), float(norm), rate, model(**collate(corpus.validation)).loss.item()))
+                validation = model(**collate(corpus.validation)).loss.item()
+            num_tokens = int((batch["input_ids"] != corpus.tokenizer.pad_id).sum())
+            steps.append((loss.item(), float(norm), rate, validation, num_tokens))
     return [list(column) for column in zip(*steps, strict=True)]
 
 
 def assert_as_plain(steps, plain):
-    losses, norms, rates, validation = plain
+    losses, norms, rates, validation, _ = plain
     assert [step.loss for step in steps] == pytest.approx(losses, abs=1e-5)
     assert [step.gradient_norm for step in steps] == pytest.approx(norms, rel=1e-4)
     assert [step.learning_rate for step in steps] == pytest.approx(rates, rel=1e-12)
-    assert [step.num_samples for step in steps] == [8, 8, 8, 4] * 2
+    assert [step.num_samples for step in steps] == [8, 8, 8, 2] * 2
     found = {number: step.validation_loss for number, step in enumerate(steps) if step.validation_loss is not None}
     assert found == pytest.approx({number: validation[number] for number in (2, 3, 5, 7)}, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", ["accumulation", "pipeline", *exhaustive("single", "model_parallel")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("accumulation", "model_parallel", "ragged", "zbv", "zero_bubble"),
+        *exhaustive("single", "gpipe", "1f1b", "interleaved", "zb_h1"),
+    ],
+)
 def test_a_run_is_that_of_a_plain_loop(name, plain, tmp_path):
     """After 3 and 6 steps there is a validation loss for the interval, after 4 and 8 for the epoch."""
     assert_as_plain(train(TrainConfig(**OPTIONS | MODES[name], workdir=str(tmp_path))).steps, plain)
@@ -92,6 +96,19 @@ def test_model_parallel_accumulates_at_most_a_part_for_each_row():
     trainer = make_trainer(TrainConfig(**OPTIONS | MODES["model_parallel"]), 300)
     trainer.close()
     assert trainer.schedule.num_microbatches == 8
+
+
+@pytest.mark.ranks
+def test_a_sharded_run_is_that_too_and_every_rank_tells_of_its_share(plain, tmp_path):
+    """Number words have unequal numbers of target tokens, so a mean of means would show."""
+    events = []
+    config = TrainConfig(**OPTIONS | {"bleu": True}, dp=2, zero=3, workdir=str(tmp_path))
+    result = train(config, on_progress=events.append)
+    assert_as_plain(result.steps, plain)
+    mine, theirs = ([epoch.num_tokens for epoch in epochs] for epochs in result.ranks)
+    assert mine != theirs and sum(mine + theirs) == sum(plain[-1])
+    assert {(event["rank"], event["epoch"]) for event in events} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert 0.0 <= result.bleu <= 100.0
 
 
 def train_here(rank, world_size, config):
@@ -134,7 +151,7 @@ def test_the_learning_rate_is_that_of_torchs_schedulers(name, warmup):
 @pytest.mark.exhaustive
 def test_a_validation_in_between_changes_nothing_that_is_learned(tmp_path):
     """A pipeline draws a seed for each batch, also for one that only validates."""
-    options = NUMBERS | MODES["pipeline"] | {"samples_per_epoch": 32, "num_epochs": 2, "dropout": 0.2}
+    options = NUMBERS | LANES["gpipe"] | {"samples_per_epoch": 32, "num_epochs": 2, "dropout": 0.2}
     often, never = (
         train(TrainConfig(**options, eval_interval=interval, workdir=str(tmp_path / str(interval))))
         for interval in (1, 0)

@@ -62,7 +62,7 @@ def assert_as_the_plain_model(rank: int, size: int, name: str, frozen: bool, rec
     steps = [engine.step(batch, batch[1]) for batch in batches]
     assert [float(loss) for loss, _ in steps] == pytest.approx(losses, abs=1e-5)
     assert [engine.evaluate(batch, batch[1])[0] for batch in batches] == pytest.approx(losses, abs=1e-5)
-    assert len(engine._runtimes) == 4  # the newest of three shapes, to train and to evaluate
+    assert engine._runtime.cache_info().currsize == 4  # the newest of three shapes, to train and to evaluate
     here = names_of(model, own(schedule, stages_of(model, schedule.num_stages), rank))
     assert worst(model, plain, {name for name in here if model.get_parameter(name).requires_grad}) < 1e-6
     for timeline in engine.timelines([record for _, record in steps]):

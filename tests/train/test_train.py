@@ -1,6 +1,4 @@
 import itertools
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
@@ -12,39 +10,11 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from pllab.comm import launch
 from pllab.train import TrainConfig, loop, train, train_as_rank
 from pllab.train.results import load_results
-from tests.tiers import exhaustive
 from tests.train import sizes
+from tests.train.sizes import LANES
 
 TINY = sizes.TINY | {"samples_per_epoch": 24, "validation_samples": 10, "n_layer": 4, "n_embd": 32}
 SGD = {**TINY, "optimizer": "sgd", "learning_rate": 0.1, "num_epochs": 2}
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble")
-MODES = {
-    "model_parallel": {"mode": "model_parallel", "world_size": 2},
-    "pipeline, ragged": {"mode": "pipeline", "world_size": 2, "num_microbatches": 3, "recompute": True},
-} | {name: {"mode": "pipeline", "world_size": 2, "schedule": name} for name in SCHEDULES}
-
-
-@pytest.fixture(scope="module")
-def single(tmp_path_factory):
-    return train(TrainConfig(**SGD, dataset="numbers", workdir=str(tmp_path_factory.mktemp("single"))))
-
-
-def assert_same_losses(result, expected):
-    assert len(result.step_losses) == 6
-    assert result.step_losses == pytest.approx(expected.step_losses, abs=1e-5)
-    assert result.validation_loss == pytest.approx(expected.validation_loss, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("model_parallel", "pipeline, ragged", "zbv", "zero_bubble"),
-        *exhaustive("gpipe", "1f1b", "interleaved", "zb_h1"),
-    ],
-)
-def test_modes_in_one_process_have_the_losses_of_one_device(name, single, tmp_path):
-    result = train(TrainConfig(**SGD, **MODES[name], dataset="numbers", workdir=str(tmp_path)))
-    assert_same_losses(result, single)
 
 
 def test_a_folder_in_the_place_of_the_result_is_told_before_a_step(tmp_path):
@@ -52,14 +22,6 @@ def test_a_folder_in_the_place_of_the_result_is_told_before_a_step(tmp_path):
     (tmp_path / f"{config.run_name}.json").mkdir()
     with pytest.raises(ValueError, match="single.*json' is a folder, and the results go into a file of that name"):
         train(config)
-
-
-def test_a_last_batch_of_fewer_rows_than_micro_batches_is_learned_from_too(tmp_path):
-    options = {**SGD, "samples_per_epoch": 18, "dataset": "numbers", "bleu": False, "workdir": str(tmp_path)}
-    alone = train(TrainConfig(**options))
-    lanes = train(TrainConfig(**options, mode="pipeline", world_size=2, num_microbatches=4))
-    assert [step.num_samples for step in lanes.steps] == [8, 8, 2] * 2
-    assert lanes.step_losses == pytest.approx(alone.step_losses, abs=1e-5)
 
 
 def seeds_at_dropout(rank, world_size, config):
@@ -94,21 +56,6 @@ def test_the_time_of_an_epoch_leaves_out_what_saving_takes(tmp_path, monkeypatch
     assert max(epoch.training_time_s for epoch in result.ranks[0]) < 3600
 
 
-@pytest.mark.ranks
-def test_two_ranks_have_the_losses_of_one_device(single, tmp_path):
-    """Number words have unequal numbers of target tokens, so a mean of means would show."""
-    events = []
-    config = TrainConfig(**SGD, mode="data_parallel", world_size=2, dataset="numbers", workdir=str(tmp_path))
-    result = train(config, on_progress=events.append)
-    assert_same_losses(result, single)
-    assert len(result.ranks) == 2
-    tokens = [epochs[0].num_tokens for epochs in result.ranks]
-    assert tokens[0] != tokens[1]
-    assert sum(tokens) == single.ranks[0][0].num_tokens
-    assert {event["rank"] for event in events} == {0, 1}
-    assert {event["epoch"] for event in events} == {0, 1}
-
-
 def test_the_loss_falls_and_every_step_is_counted(tmp_path):
     events = []
     config = TrainConfig(**{**TINY, "samples_per_epoch": 80}, num_epochs=4, learning_rate=3e-3, workdir=str(tmp_path))
@@ -121,31 +68,6 @@ def test_the_loss_falls_and_every_step_is_counted(tmp_path):
     assert [event["tokens"] for event in last] == [epoch.num_tokens for epoch in result.ranks[0]]
     assert all(early["seconds"] <= late["seconds"] for early, late in itertools.pairwise(events[:2]))
     assert load_results(tmp_path)[0]["validation_loss"] == pytest.approx(result.validation_loss)
-
-
-@pytest.mark.exhaustive
-def test_a_pipeline_is_trained_in_a_short_way(tmp_path):
-    """How many files of the package a reader has to open who follows a run on lanes, from the command to the result.
-
-    In a process of its own, where no other test's model has left a hook that runs at each optimizer step.
-    """
-    sizes = "--batch-size 8 --samples-per-epoch 16 --validation-samples 4 --max-length 16 --n-layer 2 --n-embd 16"
-    words = f"train --mode pipeline --num-microbatches 4 {sizes} --vocab-size 300 --num-epochs 1 --device cpu --quiet"
-    command = [*words.split(), "--peak-flops", "1e9", "--workdir", str(tmp_path)]
-    program = f"""
-from pllab import cli
-from tests.pipeline.tracer import way_of
-way = way_of(lambda: cli.main({command}))
-print(*sorted(way.files))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
-    files = done.stdout.splitlines()[-1].split()
-    in_this_room = [file for file in files if file.startswith("train/")]
-    assert "train/loop.py" in in_this_room and len(in_this_room) <= 9 and len(files) <= 45
-
-
-def test_translation_has_a_bleu(single):
-    assert 0.0 <= single.bleu <= 100.0
 
 
 def test_tensorboard_asks_for_gradient_norms_which_change_no_update(tmp_path):
@@ -178,11 +100,11 @@ CUDA = {**SGD, "device": "cuda"}
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs 1 GPU")
-@pytest.mark.parametrize("name", MODES)
+@pytest.mark.parametrize("name", LANES)
 def test_modes_agree_on_one_gpu(name, tmp_path):
     """Stages share the GPU; float32 on a GPU adds in another order, so the bound is wider."""
     alone = train(TrainConfig(**CUDA, workdir=str(tmp_path)))
-    result = train(TrainConfig(**CUDA, **MODES[name], workdir=str(tmp_path)))
+    result = train(TrainConfig(**CUDA, **LANES[name], workdir=str(tmp_path)))
     assert result.step_losses == pytest.approx(alone.step_losses, abs=1e-3)
 
 
