@@ -19,7 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -39,18 +39,11 @@ _EMBEDDING, _TIED_HEAD = "transformer.wte.weight", "lm_head.weight"
 _NAME = re.compile(r"step-\d{8,}")
 
 
-class Progress(NamedTuple):
-    """How far a run is: the steps it has taken, and the steps of an epoch."""
-
-    steps: int
-    steps_per_epoch: int
-
-
 def save_checkpoint(
     folder: Path,
     model: "models.GPT2LMHeadModelParallel",
     updates: Updates,
-    progress: Progress,
+    steps: int,
     identity: Mapping[str, Any],
     mesh: comm.Mesh | None = None,
 ) -> Path:
@@ -60,14 +53,14 @@ def save_checkpoint(
         folder: the run's folder, which all ranks see.
         model: the model, for its sizes.
         updates: this rank's parameters and their optimizers.
-        progress: the steps that the run has taken, which name the checkpoint.
-        identity: the settings that decide what is learned; a resumed run must have the same.
+        steps: how many the run has taken, which names the checkpoint.
+        identity: what decides what is learned; a resumed run must have the same.
         mesh: how the ranks share the model.
 
     Raises:
         OSError: rank 0 could not write; the older checkpoint is still there.
     """
-    target, problem = folder / f"step-{progress.steps:08d}", None
+    target, problem = folder / f"step-{steps:08d}", None
     files = {
         file: {key: whole.cpu().contiguous() for key, whole in tensors if comm.rank() == 0}
         for file, tensors in ((_WEIGHTS, whole_weights(updates, mesh)), (_STATES, whole_states(updates, mesh)))
@@ -75,7 +68,7 @@ def save_checkpoint(
     if comm.rank() == 0:
         config = type(model.config).from_dict(model.config.to_dict() | {"architectures": ["GPT2LMHeadModel"]})
         try:
-            _write(target, files, config, {"progress": progress, "identity": dict(identity)})
+            _write(target, files, config, {**identity, "steps": steps})
         except (OSError, RuntimeError, SafetensorError) as error:
             problem = str(error)
     problem = comm.all_gather_object(problem)[0]
@@ -107,30 +100,31 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
 
 
-def open_checkpoint(folder: Path, identity: Mapping[str, Any], steps_per_epoch: int) -> tuple[Path, Progress]:
-    """Check that the newest checkpoint is of this run; return it with its progress.
+def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, int]:
+    """Check that the newest checkpoint is of this run; return it with the steps that the run has taken.
 
     Raises:
-        ValueError: there is none, its record is damaged, or it is of a run with another identity or with epochs of
-            another length; the sentence names the difference.
+        ValueError: there is none, its record is damaged, or it is of a run with another identity; the sentence names
+            the difference.
     """
     checkpoints = checkpoints_in(folder)
     if not checkpoints:
         raise ValueError(f"{str(folder)!r} holds no checkpoint to resume; train with --checkpoint first")
     path = checkpoints[-1]
-    progress, saved = _read_about(path)
-    for name in {**saved, **identity}:
-        if saved.get(name) != identity.get(name):
+    steps = int(path.name.removeprefix("step-"))
+    try:
+        saved = dict(json.loads((path / _ABOUT).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise _damaged(path, f"{_ABOUT} cannot be read ({type(error).__name__})") from error
+    own = {**identity, "steps": steps}
+    for name in {**saved, **own}:
+        if saved.get(name) != own.get(name):
+            same = "data, batch size and dp" if name == "steps_per_epoch" else name
             raise ValueError(
-                f"{str(path)!r} is of a run with {name} {saved.get(name)!r}, and this one has {identity.get(name)!r}; "
-                f"give the same {name}, or train anew in another --workdir"
+                f"{str(path)!r} is of a run with {name} {saved.get(name)!r}, and this one has {own.get(name)!r}; "
+                f"give the same {same}, or train anew in another --workdir"
             )
-    if steps_per_epoch != progress.steps_per_epoch:
-        raise ValueError(
-            f"{str(path)!r} is of epochs of {progress.steps_per_epoch} steps, and those of this run have "
-            f"{steps_per_epoch}; give the same data, batch size and dp, or train anew in another --workdir"
-        )
-    return path, progress
+    return path, steps
 
 
 def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None) -> None:
@@ -220,18 +214,6 @@ def _mine(part: Part, whole: torch.Tensor, mesh: comm.Mesh | None) -> torch.Tens
         return part_of(part.parameter, whole, mesh) if whole.ndim else whole
     except ValueError as error:
         raise ValueError(f"{part.name}: {error}") from error
-
-
-def _read_about(path: Path) -> tuple[Progress, dict[str, Any]]:
-    try:
-        about = json.loads((path / _ABOUT).read_text(encoding="utf-8"))
-        progress, identity = Progress(*about["progress"]), dict(about["identity"])
-        is_named_so = path.name == f"step-{progress.steps:08d}"
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _damaged(path, f"{_ABOUT} cannot be read ({type(error).__name__})") from error
-    if not is_named_so:
-        raise _damaged(path, f"{_ABOUT} is of another step")
-    return progress, identity
 
 
 def _damaged(path: Path, what: str) -> ValueError:

@@ -80,7 +80,8 @@ def plain_model(trainer: Trainer) -> Any:
     """The newest weights of all ranks as transformers' GPT2LMHeadModel, on this rank's device; all ranks call it."""
     from transformers import GPT2LMHeadModel
 
-    plain: Any = GPT2LMHeadModel(trainer.model.config).to(trainer.device, trainer.model.dtype)
+    plain: Any = GPT2LMHeadModel(trainer.model.config)
+    plain.to(trainer.device, trainer.model.dtype)
     parameters = dict(plain.named_parameters())
     for name, weight in whole_weights(trainer.updates, trainer.mesh):
         parameters[name].copy_(weight)

@@ -38,10 +38,10 @@ class Corpus:
         """Whether the examples have a source to translate."""
         return any(example.source for example in self.validation)
 
-    def identity(self, config: TrainConfig) -> dict[str, Any]:
+    def identity(self, config: TrainConfig, steps_per_epoch: int) -> dict[str, Any]:
         """What decides what a run learns from these examples; a resumed run must have the same."""
         digest = hashlib.sha256("\0".join(texts_of(self.training)).encode()).hexdigest()
-        return config.identity | {"data": digest[:12]}
+        return config.identity | {"data": digest[:12], "steps_per_epoch": steps_per_epoch}
 
 
 def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corpus:

@@ -22,7 +22,7 @@ from pllab.data import Collate, partition_dataset
 from pllab.pipeline.lanes import every_lane
 from pllab.simulate import simulate
 from pllab.timeline import Timeline
-from pllab.train.checkpoints import Progress, load_checkpoint, save_checkpoint
+from pllab.train.checkpoints import load_checkpoint, save_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.evaluation import bleu_score, validation_loss
 from pllab.train.inputs import Corpus, meta_model
@@ -43,7 +43,7 @@ _SECONDS_BETWEEN_EVENTS = 0.1  # reading a loss waits for the GPU, so not after 
 
 
 def train_rank(
-    config: TrainConfig, corpus: Corpus, folder: Path, found: tuple[Path, Progress] | None, on_progress: OnProgress
+    config: TrainConfig, corpus: Corpus, folder: Path, found: tuple[Path, int] | None, on_progress: OnProgress
 ) -> RankOutcome:
     """Train this rank's share of the configuration and return its measurements.
 
@@ -51,7 +51,7 @@ def train_rank(
         config: the same on every rank.
         corpus: the same on every rank.
         folder: the run's folder, for checkpoints.
-        found: the checkpoint to go on from, and what lies behind it; none begins anew.
+        found: the checkpoint to go on from, and the steps behind it; none begins anew.
         on_progress: called with a dictionary about ten times a second.
     """
     start = time.perf_counter()
@@ -81,11 +81,11 @@ class _Loop:
         self.loader = partition_dataset(*self.share, rows, self.config.batch_size, **options)
         self.validation = [self.collate.encode(example) for example in self.corpus.validation]
 
-    def run(self, found: tuple[Path, Progress] | None) -> tuple[list[EpochMetrics], list[StepMetrics]]:
+    def run(self, found: tuple[Path, int] | None) -> tuple[list[EpochMetrics], list[StepMetrics]]:
         """Train the steps that come after the checkpoint."""
         done, length, epochs, steps = 0, len(self.loader), list[EpochMetrics](), list[StepMetrics]()
         if found:
-            path, (done, _) = found
+            path, done = found
             load_checkpoint(path, self.trainer.updates, self.trainer.mesh)
         self.trainer.updates.begin(self.config.num_epochs * length, done)
         for number in range(done // length, self.config.num_epochs):
@@ -176,9 +176,8 @@ class _Loop:
                     f"the loss of step {steps[0]} is not finite on rank {rank}; the checkpoint before it is kept, so "
                     "go on with --resume and a smaller --learning-rate, or look at the data of that step"
                 )
-        trainer, whose = self.trainer, self.corpus.identity(self.config)
-        progress = Progress(self.at, len(self.loader))
-        save_checkpoint(self.folder, trainer.model, trainer.updates, progress, whose, trainer.mesh)
+        trainer, identity = self.trainer, self.corpus.identity(self.config, len(self.loader))
+        save_checkpoint(self.folder, trainer.model, trainer.updates, self.at, identity, trainer.mesh)
 
     def measured(self, seconds: float) -> tuple[EpochMetrics, list[StepMetrics]]:
         """The epoch of this rank, and its steps over all ranks."""

@@ -7,7 +7,7 @@ from pllab import comm
 from pllab.arguments import require
 from pllab.comm.devices import compute_threads, describe_machine, gpu_backend
 from pllab.data import partition_dataset
-from pllab.train.checkpoints import Progress, checkpoints_in, open_checkpoint
+from pllab.train.checkpoints import checkpoints_in, open_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import Corpus, devices_of, load_corpus
 from pllab.train.loop import OnProgress, train_rank
@@ -94,7 +94,7 @@ def _describe_backend(config: TrainConfig) -> str:
     return f"one process on {', '.join(map(str, devices_of(config)))}"
 
 
-def _open_run(config: TrainConfig) -> tuple[Corpus, Path, tuple[Path, Progress] | None]:
+def _open_run(config: TrainConfig) -> tuple[Corpus, Path, tuple[Path, int] | None]:
     """The data, the folder of this run's own files, and the checkpoint to go on from; no other run is touched.
 
     Raises:
@@ -115,7 +115,7 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, Path, tuple[Path, Progress] 
     if not config.resume or (config.checkpoint and not checkpoints_in(folder)):
         return corpus, folder, None
     num_steps = len(partition_dataset(0, config.dp, corpus.training, config.batch_size, remainder="drop"))
-    path, (steps, _) = found = open_checkpoint(folder, corpus.identity(config), num_steps)
+    path, steps = found = open_checkpoint(folder, corpus.identity(config, num_steps))
     if steps >= config.num_epochs * num_steps:
         see = f", or see the result {str(result)!r}" if result.exists() else ""
         raise NothingLeftError(
@@ -143,7 +143,7 @@ def _save(config: TrainConfig, backend: str, outcomes: Sequence[RankOutcome]) ->
 
 
 def _in_rank(
-    _rank: int, _world_size: int, config: TrainConfig, folder: Path, found: tuple[Path, Progress] | None
+    _rank: int, _world_size: int, config: TrainConfig, folder: Path, found: tuple[Path, int] | None
 ) -> RankOutcome:
     """The function of a launched rank, at module level so that a new process can import it."""
     return train_rank(config, load_corpus(config, folder / _TOKENIZER), folder, found, comm.report)

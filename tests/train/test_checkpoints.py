@@ -13,7 +13,6 @@ from transformers import GPT2LMHeadModel
 from pllab import cli, comm
 from pllab.train import NothingLeftError, TrainConfig, train
 from pllab.train.checkpoints import (
-    Progress,
     checkpoints_in,
     load_checkpoint,
     open_checkpoint,
@@ -37,7 +36,7 @@ def tiny():
 
 
 def save(folder, model, updates, done=1):
-    return save_checkpoint(folder, model, updates, Progress(done, 1), WHOSE)
+    return save_checkpoint(folder, model, updates, done, WHOSE)
 
 
 def test_transformers_reads_the_weights(tmp_path):
@@ -69,18 +68,11 @@ def full_disk():
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def change(path, **fields):
-    file = path / "checkpoint.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
-
-
 RECORDS = {
     "no record": lambda path: (path / "checkpoint.json").unlink(),
     "a foreign record": lambda path: (path / "checkpoint.json").write_text("[1, 2]"),
-    "a truncated record": lambda path: (path / "checkpoint.json").write_text('{"progress": [1'),
-    "a record of other steps": lambda path: change(path, progress=[-5, 1]),
-    "a record of nobody": lambda path: change(path, identity=3),
-    "a record too deep to read": lambda path: (path / "checkpoint.json").write_text('{"progress":' + "[" * 10**5),
+    "a truncated record": lambda path: (path / "checkpoint.json").write_text('{"steps": 1'),
+    "a record too deep to read": lambda path: (path / "checkpoint.json").write_text('{"steps":' + "[" * 10**5),
 }
 FILES = {
     "truncated weights": lambda path: (path / WEIGHTS).write_bytes((path / WEIGHTS).read_bytes()[:-50]),
@@ -116,30 +108,31 @@ def test_every_kind_of_damage_is_one_sentence(tmp_path, damage):
     path = save(tmp_path, model, updates)
     damage(path)
     with pytest.raises(ValueError, match=r"step-00000001' cannot be used \(.*\); restore the file") as refused:
-        open_checkpoint(tmp_path, WHOSE, steps_per_epoch=1)
+        open_checkpoint(tmp_path, WHOSE)
         assert damage in FILES.values()
         load_checkpoint(path, updates)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("whose", "length", "sentence"),
+    ("whose", "name", "sentence"),
     [
-        ({"dataset": "docs"}, 1, "is of a run with seed 1, and this one has None;"),
-        (WHOSE | {"dropout": 0.5}, 1, "is of a run with dropout None, and this one has 0.5;"),
-        (WHOSE, 5, "is of epochs of 1 steps, and those of this run have 5; give the same data"),
+        ({"dataset": "docs"}, "step-00000001", "is of a run with seed 1, and this one has None; give the same seed,"),
+        (WHOSE | {"dropout": 0.5}, "step-00000001", "is of a run with dropout None, and this one has 0.5;"),
+        (WHOSE | {"steps_per_epoch": 5}, "step-00000001", "and this one has 5; give the same data, batch size and dp,"),
+        (WHOSE, "step-00000009", "is of a run with steps 1, and this one has 9;"),
     ],
 )
-def test_what_differs_is_named_and_nothing_is_called_damaged(tmp_path, whose, length, sentence):
-    """Also if only one of both has it. Other data or another batch size make epochs of another length."""
-    save(tmp_path, *tiny())
+def test_what_differs_is_named_and_nothing_is_called_damaged(tmp_path, whose, name, sentence):
+    """Also if only one of both has it. Another dp may make epochs of another length."""
+    save(tmp_path, *tiny()).rename(tmp_path / name)
     with pytest.raises(ValueError, match=sentence):
-        open_checkpoint(tmp_path, whose, length)
+        open_checkpoint(tmp_path, whose)
 
 
 def test_nothing_to_resume_says_what_to_do(tmp_path):
     with pytest.raises(ValueError, match="--checkpoint"):
-        open_checkpoint(tmp_path, WHOSE, 1)
+        open_checkpoint(tmp_path, WHOSE)
 
 
 def test_a_fresh_run_touches_no_checkpoint_of_another(tmp_path):
@@ -190,19 +183,19 @@ def stopped(rank, world_size, folder, axes):
     config = TrainConfig(**MOMENTS | axes)
     trainer = make_trainer(config, 65)
     losses(trainer, config, 0)
-    save_checkpoint(folder, trainer.model, trainer.updates, Progress(STEPS, STEPS), WHOSE, trainer.mesh)
+    save_checkpoint(folder, trainer.model, trainer.updates, STEPS, WHOSE, trainer.mesh)
     comm.barrier()
     return losses(trainer, config, STEPS)
 
 
 def resumed(rank, world_size, folder, configs):
     """The losses of the second half under each configuration."""
-    path, progress = open_checkpoint(folder, WHOSE, STEPS)
+    path, steps = open_checkpoint(folder, WHOSE)
     rows = []
     for config in configs:
         trainer = make_trainer(config, 65)
         load_checkpoint(path, trainer.updates, trainer.mesh)
-        rows.append(losses(trainer, config, progress.steps))
+        rows.append(losses(trainer, config, steps))
         trainer.close()
     return rows
 
@@ -252,7 +245,7 @@ def failing(rank, world_size, folder):
     for steps in (1, 2):
         with full_disk() if rank == 0 and steps == 2 else nullcontext():
             try:
-                save_checkpoint(folder, trainer.model, trainer.updates, Progress(steps, 4), WHOSE, trainer.mesh)
+                save_checkpoint(folder, trainer.model, trainer.updates, steps, WHOSE, trainer.mesh)
             except OSError as error:
                 said.append(str(error))
     comm.barrier()

@@ -42,7 +42,7 @@ def torch_schedule(optimizer, name, warmup, num_steps):
 
 @pytest.fixture(scope="module")
 def plain():
-    """Loss, norm, learning rate, validation loss and tokens of every step, by a loop with nothing of ours but the data."""
+    """Loss, norm, learning rate, validation loss and tokens of a step, by a loop with nothing of ours but its data."""
     config = TrainConfig(**OPTIONS)
     corpus = load_corpus(config)
     collate = Collate(corpus.tokenizer, config.max_length)
