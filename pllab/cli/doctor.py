@@ -41,7 +41,7 @@ def describe(ranks: int = 0) -> None:
 def report() -> Iterator[tuple[str, str]]:
     """The lines of the report: name and text."""
     yield "cores", f"{num_cores()} for this process, {os.cpu_count()} in the machine"
-    yield "memory", _memory()
+    yield "memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.1f} GB"
     for part in _PARTS:
         yield part, _version(part)
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
@@ -107,10 +107,3 @@ def _version(part: str) -> str:
         return metadata.version(part)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _memory() -> str:
-    try:
-        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.1f} GB"
-    except (AttributeError, ValueError, OSError):
-        return "not known on this system"

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from transformers import GPT2Config
 
 _WEIGHTS, _STATES, _ABOUT = "model.safetensors", "optimizer.safetensors", "checkpoint.json"
-_EMBEDDING, _TIED_HEAD = "transformer.wte.weight", "lm_head.weight"
 _NAME = re.compile(r"step-\d{8,}")
 
 
@@ -86,13 +85,13 @@ def whole_weights(updates: Updates, mesh: comm.Mesh | None) -> Iterator[tuple[st
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    return _joined({_name_of(part): (part.parameter, part.parameter.detach()) for part in updates.parts()}, mesh)
+    return _joined({part.name: (part.parameter, part.parameter.detach()) for part in updates.parts()}, mesh)
 
 
 def whole_states(updates: Updates, mesh: comm.Mesh | None) -> Iterator[tuple[str, torch.Tensor]]:
     """The same for each state of the optimizers, as `transformer.ln_f.bias.exp_avg`."""
     states = ((part, kind, value) for part in updates.parts() for kind, value in part.state.items())
-    return _joined({f"{_name_of(part)}.{kind}": (part.parameter, value) for part, kind, value in states}, mesh)
+    return _joined({f"{part.name}.{kind}": (part.parameter, value) for part, kind, value in states}, mesh)
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
@@ -140,8 +139,7 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
                 owner, _, kind = key.rpartition(".")
                 kinds.setdefault(owner, []).append(kind)
             for part in updates.parts():
-                name = _name_of(part)
-                whole = weights.get_tensor(name)
+                name, whole = part.name, weights.get_tensor(part.name)
                 diverged = f"{name} holds numbers that are not finite, so the run had diverged"
                 require(bool(whole.isfinite().all()), diverged)
                 part.parameter.copy_(_mine(part, whole, mesh))
@@ -152,11 +150,6 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
                     part.state[kind] = mine.to(part.parameter.device).clone()
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise _damaged(path, str(error).partition("\n")[0]) from error
-
-
-def _name_of(part: Part) -> str:
-    """The parameter's name in the file: the head has that of the embedding, to which it is tied."""
-    return _EMBEDDING if part.name == _TIED_HEAD else part.name
 
 
 def _joined(

@@ -6,7 +6,7 @@ numbers depend on how the model is cut.
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,11 +32,6 @@ class Corpus:
     training: Sequence[Example]
     validation: Sequence[Example]
     tokenizer: Tokenizer
-
-    @property
-    def is_translation(self) -> bool:
-        """Whether the examples have a source to translate."""
-        return any(example.source for example in self.validation)
 
     def identity(self, config: TrainConfig, steps_per_epoch: int) -> dict[str, Any]:
         """What decides what a run learns from these examples; a resumed run must have the same."""
@@ -112,21 +107,19 @@ class Updates:
 
     Example:
 
-        updates = Updates(model, names, config)
+        updates = Updates(dict(model.named_parameters()), config)
         updates.begin(num_steps=96)
         loss.backward()
         updates.step()
     """
 
-    def __init__(self, model: nn.Module, names: Iterable[str], config: TrainConfig) -> None:
-        self._config = config
-        self._names = sorted(names)
+    def __init__(self, parameters: Mapping[str, nn.Parameter], config: TrainConfig) -> None:
+        self._config, self._parameters = config, dict(sorted(parameters.items()))
         self._num_steps, self._done = 1, 0
-        parameters = [model.get_parameter(name) for name in self._names]
         kind: Any = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
         # Fused, it is one call of torch for all of them; for DTensors and on the meta device torch has no such call.
-        is_plain = not any(isinstance(parameter, DTensor) or parameter.is_meta for parameter in parameters)
-        self.optimizer = kind(parameters, config.learning_rate, weight_decay=0.0, fused=is_plain or None)
+        is_plain = not any(isinstance(parameter, DTensor) or parameter.is_meta for parameter in parameters.values())
+        self.optimizer = kind(self._parameters.values(), config.learning_rate, weight_decay=0.0, fused=is_plain or None)
 
     def begin(self, num_steps: int, done: int = 0) -> None:
         """Start the learning-rate schedule over `num_steps` steps, of which a resumed run has taken `done`."""
@@ -143,7 +136,7 @@ class Updates:
 
     def parts(self) -> Iterator[Part]:
         """Every parameter of this process with its name and its optimizer's state, which is filled to restore it."""
-        for name, parameter in zip(self._names, self.optimizer.param_groups[0]["params"], strict=True):
+        for name, parameter in self._parameters.items():
             yield Part(name, parameter, self.optimizer.state[parameter])
 
 

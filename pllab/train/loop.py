@@ -243,7 +243,7 @@ def _idle_share(timelines: Sequence[Timeline]) -> float:
 def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], start: float) -> RankOutcome:
     """What this rank has measured, after it has translated."""
     config, corpus, trainer, bleu = loop.config, loop.corpus, loop.trainer, None
-    if config.bleu and corpus.is_translation:
+    if config.bleu and any(example.source for example in corpus.validation):
         bleu = bleu_score(trainer, corpus, config.max_length, config.batch_size // config.dp)
     end, order = time.perf_counter(), trainer.schedule
     most_bytes = peak_memory_bytes(trainer.device)  # before the matrices that measure the device's peak

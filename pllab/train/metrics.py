@@ -5,13 +5,14 @@ epochs the first is dropped, because it includes the warm-up. Over ranks rates a
 """
 
 import re
+import resource
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
+from timeit import repeat
 from typing import NamedTuple
 
 import torch
@@ -163,14 +164,13 @@ def model_flops(num_parameters: int, n_layer: int, width: int, num_tokens: int, 
 
 def measured_peak_flops(device: torch.device, dtype: torch.dtype) -> float:
     """Floating-point operations per second of one device: the fastest of some products of two square matrices."""
-    (flops, multiply), seconds = large_product(device, dtype), list[float]()
-    for _ in range(4):
-        synchronize()
-        start = time.perf_counter()
+    flops, multiply = large_product(device, dtype)
+
+    def multiply_and_wait() -> None:
         multiply()
         synchronize()
-        seconds.append(time.perf_counter() - start)
-    return flops / min(seconds)
+
+    return flops / min(repeat(multiply_and_wait, number=1, repeat=4, timer=time.perf_counter))
 
 
 def reset_peak_memory() -> None:
@@ -180,18 +180,14 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most bytes this process held: torch's allocations on its GPUs, else its resident set (0 on Windows)."""
+    """The most bytes this process held: torch's allocations on its GPUs, else its resident set."""
     if is_gpu(device):
         return sum(map(accelerator.peak_bytes, used_gpus()))
     status = Path("/proc/self/status")  # on Linux, where getrusage would count the starting process's peak too
     if status.exists() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
         return 1024 * int(found[1])
-    with suppress(ImportError):  # on Windows
-        import resource
-
-        unit = 1 if sys.platform == "darwin" else 1024
-        return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def log_epoch(folder: Path, metrics: EpochMetrics, steps: Sequence[StepMetrics], first: int) -> None:

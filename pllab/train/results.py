@@ -90,12 +90,8 @@ class TrainResult:
 
 
 def save_result(result: TrainResult) -> TrainResult:
-    """Write `WORKDIR/NAME.json` atomically and return the result with its path.
-
-    Raises:
-        ValueError: the work folder cannot be made or written.
-    """
-    path = open_workdir(result.config.workdir) / f"{result.config.run_name}.json"
+    """Write `WORKDIR/NAME.json` atomically, into a folder that is there, and return the result with its path."""
+    path = Path(result.config.workdir, f"{result.config.run_name}.json")
     write_whole(path, json.dumps(result.to_json(), indent=1) + "\n")
     return replace(result, path=path)
 

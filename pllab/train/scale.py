@@ -9,10 +9,10 @@ not of a formula; tests hold them against formulas and real ranks.
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -64,8 +64,7 @@ class Machine:
         return float(getattr(self, f"{wire}alpha_s") + getattr(self, f"{wire}beta_s") * num_bytes)
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(NamedTuple):
     """The messages of one kind that a rank takes part in during a step.
 
     `axis` is dp, tp or pp, `tied` for the ranks that share the embedding, or `all` if that is more than an axis.
@@ -83,8 +82,6 @@ class Count:
 class RankCount:
     """One rank's step: the first rank of a pipeline coordinate."""
 
-    rank: int
-    pp: int
     counts: tuple[Count, ...]
     peak: dict[str, int]
     """Bytes by kind at the moment of the largest sum, without activations and autograd's temporary sums."""
@@ -99,8 +96,7 @@ class RankCount:
         return sum(self.peak.values())
 
 
-@dataclass(frozen=True)
-class StepTime:
+class StepTime(NamedTuple):
     """The simulated seconds of a step, by what they are for; they add up.
 
     Drawn, for one stage and two micro-batches:
@@ -123,11 +119,11 @@ class StepTime:
     @property
     def total_s(self) -> float:
         """All of it."""
-        return sum(getattr(self, field.name) for field in fields(self))
+        return sum(self)
 
     def text(self) -> str:
         """The sum in words."""
-        parts = [f"{field.name[:-2]} {getattr(self, field.name):.3g}" for field in fields(self)]
+        parts = [f"{name[:-2]} {seconds:.3g}" for name, seconds in self._asdict().items()]
         return f"{self.total_s:.3g} s a step, simulated: {' + '.join(parts)}"
 
 
@@ -169,9 +165,9 @@ class Scale:
 
     def _distinct(self) -> Iterator[tuple[str, RankCount]]:
         """Groups of neighbours with equal counts, as `1-6` and the first of them."""
-        for _, equal in groupby(self.ranks, key=lambda rank: (rank.counts, rank.peak)):
-            first, *others = equal
-            yield f"{first.pp}-{others[-1].pp}" if others else f"{first.pp}", first
+        for _, equal in groupby(enumerate(self.ranks), key=lambda each: (each[1].counts, each[1].peak)):
+            (first, rank), *others = equal
+            yield f"{first}-{others[-1][0]}" if others else f"{first}", rank
 
 
 def scale(
@@ -236,18 +232,16 @@ def count_layout(config: TrainConfig, vocab_size: int, machine: Machine) -> Scal
 
 
 def _count(coordinate: int, config: TrainConfig, vocab_size: int, machine: Machine) -> RankCount:
-    number = coordinate * config.dp * config.tp
-    with comm.counted_rank(number, config.world_size):
-        mesh = comm.make_mesh(config.dp, config.tp, config.pp)
+    with comm.counted_rank(coordinate * config.dp * config.tp, config.world_size):
+        trainer = make_trainer(config, vocab_size, meta_model(config, vocab_size))
         alone = next((axis for axis in comm.AXES if getattr(config, axis) == config.world_size), "all")
-        axes = {comm.group_name(comm.group_of(mesh, axis)): axis for axis in comm.AXES} | {comm.group_name(): alone}
-        trainer = make_trainer(config, vocab_size, meta_model(config, vocab_size), mesh)
-        watch = _Watch(trainer, axes, machine)
+        axes = {comm.group_name(comm.group_of(trainer.mesh, axis)): axis for axis in comm.AXES}
+        watch = _Watch(trainer, axes | {comm.group_name(): alone}, machine)
         shape = config.batch_size // config.dp, config.max_length
         batch = {name: torch.empty(shape, dtype=torch.int64, device="meta") for name in ("input_ids", "labels")}
         with comm.record_messages(watch.note):
             trainer.step(batch)
-    return RankCount(number, coordinate, tuple(watch.counts()), watch.peak, watch.tp_s, watch.after_s)
+    return RankCount(tuple(watch.counts()), watch.peak, watch.tp_s, watch.after_s)
 
 
 class _Watch:

@@ -31,11 +31,6 @@ from pllab.simulate import Costs
 from pllab.train.config import TrainConfig
 
 
-def stages_of(model: "models.GPT2LMHeadModelParallel", config: TrainConfig) -> list[nn.Sequential]:
-    """The model's layers in balanced stages, all of them."""
-    return models.cut(models.layers_of(model), stage_sizes(model, config))
-
-
 def stage_sizes(model: "models.GPT2LMHeadModelParallel", config: TrainConfig) -> list[int]:
     """Layers of each stage, including embedding and head, so that the slowest stage is as fast as possible."""
     return balance(models.layer_costs(model.config, config.max_length), config.num_stages)
@@ -123,8 +118,6 @@ def replica_of(
     """
     if not config.deferred_init:
         nn.Module.to(model, device)
-    if config.tp > 1:
-        models.tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
     if config.dp > 1 and config.implementation == "pytorch":
         assert mesh is not None
         return _shared_by_pytorch(model, config, device, mesh)

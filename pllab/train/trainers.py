@@ -24,7 +24,7 @@ from pllab.schedule import Action, Schedule
 from pllab.timeline import Timeline
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import Updates, build_model, devices_of
-from pllab.train.sharing import mean_loss, packet_of, replica_of, schedule_of, shared_over_dp, stages_of, unsent
+from pllab.train.sharing import mean_loss, packet_of, replica_of, schedule_of, shared_over_dp, stage_sizes, unsent
 from pllab.train.torch_pipeline import CountedPipeline, TorchPipeline, filled_up
 
 Batch = dict[str, torch.Tensor]
@@ -65,10 +65,7 @@ def losses_of_all(records: Sequence[StepRecord], num_shares: int) -> tuple[list[
 
 
 def make_trainer(
-    config: TrainConfig,
-    vocab_size: int,
-    model: "models.GPT2LMHeadModelParallel | None" = None,
-    mesh: comm.Mesh | None = None,
+    config: TrainConfig, vocab_size: int, model: "models.GPT2LMHeadModelParallel | None" = None
 ) -> "Plain | Pipelined":
     """The trainer for a configuration, with a model of its own or this one; in a group every rank makes its own.
 
@@ -76,8 +73,9 @@ def make_trainer(
         ValueError: a device is not there.
     """
     model = build_model(config, vocab_size) if model is None else model
-    if mesh is None and comm.backend_name() is not None:
-        mesh = comm.make_mesh(config.dp, config.tp, config.pp)
+    mesh = None if comm.backend_name() is None else comm.make_mesh(config.dp, config.tp, config.pp)
+    if config.tp > 1:
+        models.tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
     return Pipelined(model, config, mesh) if config.is_split else Plain(model, config, mesh)
 
 
@@ -89,16 +87,14 @@ class Plain:
 
     schedule: Schedule | None = None
 
-    def __init__(
-        self, model: "models.GPT2LMHeadModelParallel", config: TrainConfig, mesh: comm.Mesh | None = None
-    ) -> None:
+    def __init__(self, model: "models.GPT2LMHeadModelParallel", config: TrainConfig, mesh: comm.Mesh | None) -> None:
         (self.device,) = devices_of(config)
         self.model, self.mesh, self._config = model, mesh, config
         self.shared = replica_of(model, config, self.device, mesh)
         self.reason = str(getattr(self.shared, "reason", ""))
         if config.compile:
             model.compile()
-        self.updates = Updates(model, [name for name, _ in model.named_parameters()], config)
+        self.updates = Updates(dict(model.named_parameters()), config)
 
     def step(self, batch: Batch) -> StepRecord:
         """Forward, token-weighted loss and backward of each part of the batch, then clip and update."""
@@ -144,20 +140,15 @@ class Pipelined:
     has its rows, and then gradients are averaged.
     """
 
-    def __init__(
-        self, model: "models.GPT2LMHeadModelParallel", config: TrainConfig, mesh: comm.Mesh | None = None
-    ) -> None:
+    def __init__(self, model: "models.GPT2LMHeadModelParallel", config: TrainConfig, mesh: comm.Mesh | None) -> None:
         devices, group = devices_of(config), comm.group_of(mesh, "pp")
-        if config.tp > 1:
-            models.tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
-        stages = stages_of(model, config)
+        stages = models.cut(models.layers_of(model), stage_sizes(model, config))
         schedule = schedule_of(stages, config, model.config.vocab_size, devices, mesh)
         if mesh is None:
             mine = dict(enumerate(stages))
             options: Any = {"recompute": config.recompute, "devices": devices, "timeout_s": config.timeout_s}
             lanes = LaneExecutor(schedule, stages, mean_loss, mean_over=num_target_tokens, **options)
             self._executor: LaneExecutor | TorchPipeline = lanes
-            self.reason = f"{schedule.name} on {config.pp} lanes, {schedule.num_microbatches} micro-batches"
         else:
             mine = {number: stages[number].to(devices[0]) for number in schedule.stages_of_rank(comm.rank(group))}
             parts = schedule, mine, tied_weights(stages), group
@@ -165,15 +156,13 @@ class Pipelined:
                 self._executor = CountedPipeline(*parts, packet=packet_of(config, schedule.num_microbatches))
             else:
                 self._executor = TorchPipeline(*parts, recompute=config.recompute)
-            self.reason = (
-                f"{schedule.name} on {config.pp} ranks, {schedule.num_microbatches} micro-batches of "
-                "torch.distributed.pipelining"
-            )
+        where = "lanes" if mesh is None else "ranks of torch.distributed.pipelining"
+        self.reason = f"{schedule.name} on {config.pp} {where}, {schedule.num_microbatches} micro-batches"
         modules = nn.ModuleList(mine.values())
         layers = {type(layer): None for stage in mine.values() for layer in stage}
         self.shared: Any = shared_over_dp(modules, config, mesh, units=list(layers))
         trained = set(modules.parameters())
-        self.updates = Updates(model, [name for name, p in model.named_parameters() if p in trained], config)
+        self.updates = Updates({name: p for name, p in model.named_parameters() if p in trained}, config)
         self.model, self.device, self.mesh, self.schedule, self._config = model, devices[0], mesh, schedule, config
 
     def step(self, batch: Batch) -> StepRecord:

@@ -21,7 +21,6 @@ def test_two_ranks_talk(capsys, quick_ranks):
     assert "2 ranks started, exchanged a tensor and ended" in capsys.readouterr().out
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a stray is looked for by its open files")
 def test_strays_are_those_with_our_mark_only(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     folder = tmp_path / "pllab-launch-x"

@@ -13,32 +13,19 @@ class Work:
     """How wide it is, in % of nothing."""
 
 
-class Table:
-    def __init__(self, repeats, width):
-        self.repeats, self.width = repeats, width
-
-    def table(self):
-        return f"measured {self.repeats} times"
-
-    def to_json(self):
-        return {"repeats": self.repeats, "width": self.width}
-
-    def picture(self):
-        return self
-
-    def save(self, path):
-        path.write_text("picture")
-        return path
+def comparison(num_steps: int, tokens: int = 8, off: float = 0.0) -> StrategyComparison:
+    """What minutes of training would return."""
+    return StrategyComparison(num_steps, tokens, 1e-5, True, (Strategy("pipeline-2", 0.1, 1, 1e-7, off),))
 
 
-def bench_pipeline(workload: Work = Work(), *, repeats: int = 9) -> Table:  # noqa: B008 - it is frozen
+def bench_pipeline(workload: Work = Work(), *, repeats: int = 9) -> StrategyComparison:  # noqa: B008 - it is frozen
     """Stand in for the real bench, which takes minutes.
 
     Args:
         workload: what.
         repeats: how often.
     """
-    return Table(repeats, workload.width)
+    return comparison(repeats, workload.width)
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +36,9 @@ def quick_bench(monkeypatch):
 def test_the_table_is_printed_and_the_numbers_written(capsys, tmp_path):
     file = tmp_path / "numbers.json"
     assert main(["bench", "pipeline", "--repeats", "3", "--width", "4", "--json", str(file)]) == 0
-    assert "measured 3 times" in capsys.readouterr().out
+    assert "real; 3 steps each" in capsys.readouterr().out
     numbers = json.loads(file.read_text())
-    assert (numbers["repeats"], numbers["width"]) == (3, 4)
+    assert (numbers["num_steps"], numbers["tokens"]) == (3, 4)
     assert numbers["command"] == "python -m pllab bench pipeline --repeats 3 --width 4"
     assert [path.name for path in tmp_path.iterdir()] == ["numbers.json"]
 
@@ -71,7 +58,7 @@ def test_help_lists_the_parameters_with_their_docstrings_and_defaults(capsys):
 def test_equivalence_prints_the_table_and_fails_where_a_row_is_not_equal(monkeypatch, capsys, tmp_path, off):
     def equivalence(*, num_steps: int = 20) -> StrategyComparison:
         """Stand in for minutes of training."""
-        return StrategyComparison(num_steps, 8, 1e-5, True, (Strategy("pipeline-2", 0.1, 1, 1e-7, off),))
+        return comparison(num_steps, off=off)
 
     monkeypatch.setattr("pllab.train.comparing.equivalence", equivalence)
     file = tmp_path / "x.json"
@@ -83,12 +70,12 @@ def test_equivalence_prints_the_table_and_fails_where_a_row_is_not_equal(monkeyp
 
 
 def test_compare_draws_its_picture_and_no_file_is_in_the_stored_command(monkeypatch, tmp_path):
-    def compare_strategies(*, num_ranks: int = 2) -> Table:
+    def compare_strategies(*, num_ranks: int = 2) -> StrategyComparison:
         """Stand in for a minute of training."""
-        return Table(1, num_ranks)
+        return comparison(num_ranks)
 
     monkeypatch.setattr("pllab.train.comparing.compare_strategies", compare_strategies)
     words = ["compare", "--picture", str(tmp_path / "x.png"), f"--json={tmp_path / 'x.json'}", "--num-ranks", "4"]
     assert main(words) == 0
-    assert (tmp_path / "x.png").read_text() == "picture"
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / "x.json").read_text())["command"] == "python -m pllab compare --num-ranks 4"

@@ -30,7 +30,6 @@ from pllab import cli, comm
 from pllab.train import loop
 
 ROOT = Path(__file__).parents[2]
-MOMENTS = ("setup", "forward", "collective", "backward", "optimizer", "checkpoint", "move")
 AXES = {
     "zero 3": "--dp 2 --zero 3",
     "pipeline": "--mode pipeline --schedule 1f1b",
@@ -76,7 +75,7 @@ def tries() -> list[Try]:
     """Twenty kills of ranks over all moments, and two of agents."""
     kills = []
     for number in range(20):
-        moment = MOMENTS[number % len(MOMENTS)]
+        moment = list(MOMENTS)[number % len(MOMENTS)]
         axes = list(AXES)[number // len(MOMENTS)]
         victim = 0 if moment in ("checkpoint", "move") else number % 2  # rank 0 writes
         step = 0 if moment == "setup" else 2 + 5 * number % 13
@@ -106,9 +105,9 @@ def run(each: Try, folder: Path) -> tuple[list[float], list[dict], int]:
     finally:
         for agent in agents:
             agent.kill()
-    if any(agent.returncode for agent in agents):
-        said = "".join((folder / f"agent{number}.txt").read_text()[-6000:] for number in range(each.num_agents))
-        raise RuntimeError(f"{each} did not end well: {said}")
+    said = [(folder / f"agent{number}.txt").read_text() for number in range(each.num_agents)]
+    if any(agent.returncode for agent in agents) or "".join(said).count("validation loss  ") != 1:  # rank 0 alone tells
+        raise RuntimeError(f"{each} did not end well: {''.join(text[-6000:] for text in said)}")
     result = json.loads((folder / "run.json").read_text())
     return result["steps"]["loss"], log_of(folder), left
 
@@ -197,7 +196,7 @@ def as_rank(folder: Path, moment: str, step: int, victim: int, words: list[str])
         make = loop.make_trainer
         loop.make_trainer = lambda *a: (note(folder, "begin"), make(*a))[1]
     if int(os.environ["RANK"]) == victim and moment not in ("never", "agent"):
-        arm(moment, lambda: die(folder) if taken[0] >= step else None)
+        MOMENTS[moment](lambda: die(folder) if taken[0] >= step else None)
     return cli.main(words)
 
 
@@ -209,20 +208,6 @@ def die(folder: Path) -> None:
         return
     note(folder, "kill")
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def arm(moment: str, strike) -> None:
-    """Call `strike` whenever the moment comes."""
-    at = {
-        "setup": at_setup,
-        "forward": at_forward,
-        "collective": at_collective,
-        "backward": at_backward,
-        "optimizer": lambda strike: register_optimizer_step_pre_hook(lambda *_: strike()),
-        "checkpoint": lambda strike: at_file("open", strike),
-        "move": lambda strike: at_file("os.rename", strike),
-    }
-    at[moment](strike)
 
 
 def at_setup(strike) -> None:
@@ -255,6 +240,17 @@ def at_collective(strike) -> None:
 def at_file(event, strike) -> None:
     """When a file of a checkpoint is opened, or its folder is moved into place."""
     sys.addaudithook(lambda name, args: strike() if name == event and ".draft-" in str(args[0]) else None)
+
+
+MOMENTS = {  # each calls a function whenever it comes
+    "setup": at_setup,
+    "forward": at_forward,
+    "collective": at_collective,
+    "backward": at_backward,
+    "optimizer": lambda strike: register_optimizer_step_pre_hook(lambda *_: strike()),
+    "checkpoint": lambda strike: at_file("open", strike),
+    "move": lambda strike: at_file("os.rename", strike),
+}
 
 
 def summary(outcomes: list[Outcome]) -> dict[str, object]:

@@ -32,7 +32,7 @@ NAME = "transformer.wte.weight"
 def tiny():
     config = TrainConfig(n_layer=2, n_embd=16, n_head=2, max_length=8)
     model = build_model(config, vocab_size=20)
-    return model, Updates(model, [name for name, _ in model.named_parameters()], config)
+    return model, Updates(dict(model.named_parameters()), config)
 
 
 def save(folder, model, updates, done=1):

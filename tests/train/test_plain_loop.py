@@ -142,7 +142,7 @@ def test_the_learning_rate_is_that_of_torchs_schedulers(name, warmup):
         optimizer.step()
         scheduler.step()
     for begin in (0, 6):
-        updates = Updates(model, ["weight", "bias"], config)
+        updates = Updates(dict(model.named_parameters()), config)
         updates.begin(12, done=begin)
         found += [updates.step() for _ in range(6)]
     assert found == pytest.approx(expected, abs=1e-12)
