@@ -45,18 +45,19 @@ def run(words: Sequence[str]) -> None:
     """
     options = parse(TrainOptions, words, "train")
     given = torchrun_rank()
-    options = replace(options, config=_with_devices(options.config, words, given))
+    is_first = given is None or given[0] == 0
+    config = _with_devices(options.config, words, given)
     try:
-        result = _run_here(options) if given is None else _run_as_rank(options, *given)
+        result = _trained(config, options.quiet or not is_first, given)
     except NothingLeftError as nothing:  # what a restarted job needs to hear is that it has ended well
-        if given is None or given[0] == 0:
+        if is_first:
             print(nothing)
         return
     if result is None:  # rank 0 prints it
         return
     print(summary_text(result))
     if options.plot:
-        for path in save_plots(options.config.workdir):
+        for path in save_plots(config.workdir):
             print(f"figure           {path}")
 
 
@@ -68,23 +69,17 @@ def _with_devices(config: TrainConfig, words: Sequence[str], given: tuple[int, i
     return replace(config, world_size=2 if given is None else given[1])
 
 
-def _run_here(options: TrainOptions) -> TrainResult:
-    """Train in this process, or in ranks that it starts."""
-    with Bars(options.config.num_epochs, is_hidden=options.quiet) as bars:
-        return train(options.config, on_progress=bars)
-
-
-def _run_as_rank(options: TrainOptions, rank: int, world_size: int) -> TrainResult | None:
-    """Train as one of the ranks that torchrun started, on this host or on many."""
-    end_with_parent()
-    config = options.config
-    backend = "gloo" if config.device == "cpu" else None
-    plan = comm.setup(rank, world_size, backend, timeout_s=config.timeout_s)
-    try:
-        with Bars(config.num_epochs, is_hidden=options.quiet or rank != 0) as bars:
+def _trained(config: TrainConfig, is_quiet: bool, given: tuple[int, int] | None) -> TrainResult | None:
+    """Train in this process or in ranks that it starts; or as a rank that torchrun started, on this host or on many."""
+    with Bars(config.num_epochs, is_hidden=is_quiet) as bars:
+        if given is None:
+            return train(config, on_progress=bars)
+        end_with_parent()
+        plan = comm.setup(*given, "gloo" if config.device == "cpu" else None, timeout_s=config.timeout_s)
+        try:
             return train_as_rank(config, plan.reason, on_progress=bars)
-    finally:
-        comm.teardown()
+        finally:
+            comm.teardown()
 
 
 class Bars:
