@@ -1,12 +1,13 @@
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
 from pllab.train import EpochMetrics, TrainConfig, TrainResult, save_plots
-from pllab.train.metrics import RunMetrics, StepMetrics
+from pllab.train.metrics import RankOutcome, RunMetrics, StepMetrics
 from pllab.train.results import load_results, plot_scaling, save_result
+from pllab.train.running import _save
 
 METRICS = RunMetrics(**{field.name: 1.0 for field in fields(RunMetrics)})  # no test here reads them
 SECONDS = (9.0, 1.0, 3.0), (9.0, 3.0, 6.0)  # of the epochs of each rank
@@ -37,6 +38,19 @@ def test_a_saved_result_has_rates_summed_and_times_averaged_over_ranks_without_t
     assert read["dropped_first_epoch"] is True
     assert [[epoch["rank"] for epoch in epochs] for epochs in read["ranks"]] == [[0, 0, 0], [1, 1, 1]]
     assert [path.name for path in tmp_path.iterdir()] == ["data_parallel-2.json"]  # no draft is left
+
+
+def test_ranks_that_share_a_model_have_one_row_together_and_each_its_memory(tmp_path):
+    of_all = {"bleu": None, "reason": "", "num_parameters": 1000, "wall_time_s": 20.0, "peak_flops": 1e9}
+    of_all |= {"steps": result(tmp_path).steps, "predicted_bubble_fraction": None}
+    (epochs,) = result(tmp_path).ranks
+    outcomes = [
+        RankOutcome(epochs=tuple(replace(epoch, rank=rank) for epoch in epochs), peak_memory_bytes=peak, **of_all)
+        for rank, peak in enumerate((1, 5, 7, 3))
+    ]
+    saved = _save(TrainConfig(dp=2, tp=2, workdir=str(tmp_path)), "gloo", outcomes)
+    assert [epochs[0].rank for epochs in saved.ranks] == [0, 2]
+    assert saved.metrics.peak_memory_bytes == (1, 5, 7, 3)
 
 
 def test_a_diverged_run_still_writes_json_that_others_can_read(tmp_path):
