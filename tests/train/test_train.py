@@ -1,4 +1,6 @@
 import itertools
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
@@ -64,6 +66,27 @@ def test_the_loss_falls_and_every_step_is_counted(tmp_path):
     assert [event["tokens"] for event in last] == [epoch.num_tokens for epoch in result.ranks[0]]
     assert all(early["seconds"] <= late["seconds"] for early, late in itertools.pairwise(events[:2]))
     assert load_results(tmp_path)[0]["validation_loss"] == pytest.approx(result.validation_loss)
+
+
+@pytest.mark.exhaustive
+def test_a_pipeline_is_trained_in_a_short_way(tmp_path):
+    """How many files of the package a reader has to open who follows a run on lanes, from the command to the result.
+
+    In a process of its own, where no other test's model has left a hook that runs at each optimizer step.
+    """
+    sizes = "--batch-size 8 --samples-per-epoch 16 --validation-samples 4 --max-length 16 --n-layer 2 --n-embd 16"
+    words = f"train --mode pipeline --num-microbatches 4 {sizes} --vocab-size 300 --num-epochs 1 --device cpu --quiet"
+    command = [*words.split(), "--peak-flops", "1e9", "--workdir", str(tmp_path)]
+    program = f"""
+from pllab import cli
+from tests.pipeline.tracer import way_of
+way = way_of(lambda: cli.main({command}))
+print(*sorted(way.files))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    files = done.stdout.splitlines()[-1].split()
+    in_this_room = [file for file in files if file.startswith("train/")]
+    assert "train/loop.py" in in_this_room and len(in_this_room) <= 9 and len(files) <= 45
 
 
 def test_tensorboard_asks_for_gradient_norms_which_change_no_update(tmp_path):
