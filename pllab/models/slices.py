@@ -218,5 +218,6 @@ def _loss(
     if shift_labels is None:
         assert labels is not None
         shift_labels = functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
-    total = token_losses(head, logits, shift_labels, ignore_index).sum()
-    return total / ((shift_labels != ignore_index).sum() if num_items_in_batch is None else num_items_in_batch)
+    targets = shift_labels.masked_fill(shift_labels == ignore_index, IGNORED)
+    total = token_losses(head, logits, targets).sum()
+    return total / ((targets != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)

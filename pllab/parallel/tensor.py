@@ -381,11 +381,7 @@ class SlicedLayerNorm(nn.LayerNorm):
 
 
 def vocab_parallel_cross_entropy(
-    logits: torch.Tensor,
-    targets: torch.Tensor,
-    size: int,
-    group: comm.Group | None = None,
-    ignore_index: int = IGNORED,
+    logits: torch.Tensor, targets: torch.Tensor, size: int, group: comm.Group | None = None
 ) -> torch.Tensor:
     """The cross-entropy of each token from logits that are split over the vocabulary and never joined.
 
@@ -398,10 +394,9 @@ def vocab_parallel_cross_entropy(
 
     Args:
         logits: (..., vocabulary of this rank), as a `ColumnParallelLinear` of `size` outputs makes them.
-        targets: (...) int64, the same on every rank; `ignore_index` where nothing is to be predicted.
+        targets: (...) int64, the same on every rank; -100 where nothing is to be predicted, which has loss 0.
         size: the whole vocabulary.
         group: the ranks that share it; by default all.
-        ignore_index: targets with this value have loss 0.
 
     Returns:
         Losses (...), at least float32, whole on every rank.
@@ -411,17 +406,15 @@ def vocab_parallel_cross_entropy(
 
     Source: Shoeybi et al. 2019, section 3.
     """
-    return _CrossEntropy.apply(logits, targets, size, group, ignore_index)
+    return _CrossEntropy.apply(logits, targets, size, group)
 
 
-def token_losses(
-    head: nn.Module, logits: torch.Tensor, targets: torch.Tensor, ignore_index: int = IGNORED
-) -> torch.Tensor:
+def token_losses(head: nn.Module, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The loss of each token (rows, time), at least float32, from logits that are whole or that the head left split."""
     if isinstance(head, ColumnParallelLinear) and not head.gather_output:
-        return vocab_parallel_cross_entropy(logits, targets, head.out_features, head.group, ignore_index)
+        return vocab_parallel_cross_entropy(logits, targets, head.out_features, head.group)
     logits, flat = logits.float().flatten(0, 1), targets.flatten()
-    return functional.cross_entropy(logits, flat, ignore_index=ignore_index, reduction="none").view(targets.shape)
+    return functional.cross_entropy(logits, flat, ignore_index=IGNORED, reduction="none").view(targets.shape)
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -429,9 +422,9 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: torch.Tensor, targets: torch.Tensor, size: int, group: comm.Group | None, ignore_index: int
+        ctx: Any, logits: torch.Tensor, targets: torch.Tensor, size: int, group: comm.Group | None
     ) -> torch.Tensor:
-        is_ignored = targets == ignore_index
+        is_ignored = targets == IGNORED
         index, is_elsewhere = _local(targets.masked_fill(is_ignored, 0), size, group)
         highest = logits.amax(-1).to(torch.promote_types(logits.dtype, torch.float32))
         comm.all_reduce(highest, group, comm.MAX)
@@ -450,4 +443,4 @@ class _CrossEntropy(torch.autograd.Function):
         grad = grad.masked_fill(is_ignored, 0.0)
         grad_logits = softmax * grad.unsqueeze(-1)
         grad_logits.scatter_add_(-1, index.unsqueeze(-1), -grad.masked_fill(is_elsewhere, 0.0).unsqueeze(-1))
-        return grad_logits.to(ctx.dtype), None, None, None, None
+        return grad_logits.to(ctx.dtype), None, None, None
