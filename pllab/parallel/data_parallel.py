@@ -37,6 +37,7 @@ class Averaging(nn.Module):
     """What `DataParallel` and `FullyShardedDataParallel` share: when gradients are averaged or only collected."""
 
     _is_synchronizing = True
+    _is_in_backward = False
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -58,6 +59,12 @@ class Averaging(nn.Module):
         """Average the gradients that `no_sync` collected, without another backward; one set of messages."""
         self._begin()
         self._finish()
+
+    def _enter_backward(self) -> None:
+        """Have autograd call `_finish` when this backward ends, on the thread that called it."""
+        if not self._is_in_backward:
+            self._is_in_backward = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
 
     def _begin(self) -> None:
         raise NotImplementedError
@@ -177,7 +184,7 @@ class DataParallel(Averaging):
 
     def _begin(self) -> None:
         """Forget an unfinished backward, so that an exception in it does not affect the next one."""
-        self._is_finish_queued = False
+        self._is_in_backward = False
         self._num_sent = 0
         self._works: list[Any] = []
         for bucket in self.buckets:
@@ -189,10 +196,7 @@ class DataParallel(Averaging):
         if not self._is_synchronizing:
             bucket.keep(index)
             return
-        if not self._is_finish_queued:
-            # Autograd runs it at the end of this backward, on the thread that called backward.
-            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
-            self._is_finish_queued = True
+        self._enter_backward()
         bucket.store(index, self._num_ranks)
         if self.strategy == "overlapped":
             # Full buckets go, but never before an earlier one: ranks pair messages by their order.

@@ -1,7 +1,7 @@
 """Fully sharded data parallel: a rank keeps a slice of every parameter, and gathers a layer only while it computes.
 
 The parameters of a unit (a transformer block) lie side by side in one flat tensor, of which every rank keeps an equal
-part: the shard, drawn in `shards.py`. The optimizer sees the pieces of this rank's shard.
+part: the shard, drawn in `shards.py`. The optimizer sees the pieces of parameters in this rank's shard.
 
 Parameters of no unit, or of several (tied embeddings), belong to the root, which stays whole from the beginning of
 forward to the end of backward. `zero` says how much is sharded, in the words of ZeRO:
@@ -33,7 +33,7 @@ from pllab import comm
 from pllab.arguments import require
 from pllab.parallel.averaging import check_same_model
 from pllab.parallel.data_parallel import Averaging, weak_hook
-from pllab.parallel.shards import Initialise, Shard, Unit, give_first_values, units_of
+from pllab.parallel.shards import Initialise, Unit, give_first_values, layers_of_classes, owned_slots
 
 
 class FullyShardedDataParallel(Averaging):
@@ -86,11 +86,11 @@ class FullyShardedDataParallel(Averaging):
         check_same_model(module, group)
         device = next(module.parameters()).device
         self._device = device if device.type != "meta" else comm.own_device()
-        self._all = units_of(module, units, mixed_precision, self._device, group)
+        owned = owned_slots(module, layers_of_classes(module, units))
+        self._all = [Unit(layer, slots, mixed_precision, self._device, group) for layer, slots in owned]
         *self._units, self._root = self._all
         give_first_values(self._all, initialise, group)
-        trained = [shard for unit in self._all for shard in unit.trained]
-        self._sums = _GradientSums(trained, self._device, group, share_memory)
+        self._sums = _GradientSums(self._all, self._device, group, share_memory)
         where = "in shared memory, as all ranks are on this host" if self._sums.is_shared else "by messages"
         self.reason = f"ZeRO-{zero}: {len(self._units)} units and the root, gradients summed {where}"
         self._is_held = False
@@ -100,7 +100,7 @@ class FullyShardedDataParallel(Averaging):
             unit.layer.register_forward_pre_hook(partial(self._before_forward, index))
             unit.layer.register_forward_hook(partial(self._after_forward, index), always_call=True)
         for index, unit in enumerate(self._all):
-            for whole in (whole for shard in unit.trained for whole in shard.wholes):
+            for _, whole in unit.trained:
                 whole.register_post_accumulate_grad_hook(weak_hook(self._arrived, index))
         self._was_stepped = False
         # Not from the pieces' version counters alone: a fused optimizer leaves them as they are. Without the model the
@@ -113,11 +113,11 @@ class FullyShardedDataParallel(Averaging):
         self._begin()
         self._refresh()
         self._gather(self._root)
-        self._root.show(is_whole=True)
+        self._root.show(self._root.wholes)
         try:
             result = self.module(*self._cast(args), **self._cast(kwargs))
         finally:
-            self._root.show(is_whole=False)
+            self._root.show(self._root.pieces)
         if not self._watch(result, len(self._units)):
             self._free(self._root)
         return result
@@ -136,7 +136,7 @@ class FullyShardedDataParallel(Averaging):
         self._refresh()
         for unit in self._all:
             self._gather(unit)
-            unit.show(is_whole=True)
+            unit.show(unit.wholes)
         self._is_held = True
         try:
             with self.no_sync():
@@ -144,7 +144,7 @@ class FullyShardedDataParallel(Averaging):
         finally:
             self._is_held = False
             for unit in self._all:
-                unit.show(is_whole=False)
+                unit.show(unit.pieces)
 
     @contextmanager
     def gathered(self) -> Iterator[nn.Module]:
@@ -152,17 +152,17 @@ class FullyShardedDataParallel(Averaging):
 
         Example: `with model.gathered() as whole: state = whole.state_dict()`; copy what you keep.
         """
-        for shard in (shard for unit in self._all for shard in unit.shards):
-            shard.show(shard.values())
+        for unit in self._all:
+            unit.show(unit.values())
         try:
             yield self.module
         finally:
             for unit in self._all:
-                unit.show(is_whole=False)
+                unit.show(unit.pieces)
 
     def temporary(self) -> dict[str, list[torch.Tensor]]:
         """What a rank holds for a time besides its pieces: whole parameters, their gradients, and message buffers."""
-        wholes = [whole for unit in self._all for shard in unit.shards for whole in shard.wholes]
+        wholes = [whole for unit in self._all for whole in unit.wholes]
         grads = [whole.grad for whole in wholes if whole.grad is not None]
         return {"gathered": list[torch.Tensor](wholes), "gradients": grads, "messages": self._sums.messages}
 
@@ -174,7 +174,7 @@ class FullyShardedDataParallel(Averaging):
         self._was_stepped = False
         if any(is_changed):
             for unit in self._all:
-                unit.forget()
+                unit.free()
 
     def _stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Another model's optimizer may step on one rank alone, which must not gather alone."""
@@ -205,13 +205,13 @@ class FullyShardedDataParallel(Averaging):
         self._gather(unit)
         if not self._is_in_backward:  # where a checkpoint computes it again
             self._prefetch(index + 1)
-        unit.show(is_whole=True)
+        unit.show(unit.wholes)
 
     def _after_forward(self, index: int, _: nn.Module, __: Any, result: Any) -> None:
         if self._is_held:
             return
         unit = self._units[index]
-        unit.show(is_whole=False)
+        unit.show(unit.pieces)
         is_next = self._watch(result, index) and index == len(self._units) - 1  # its backward comes first
         if not is_next and not self._is_in_backward:
             self._free(unit)
@@ -240,22 +240,22 @@ class FullyShardedDataParallel(Averaging):
         """
         is_running = torch._C._current_graph_task_id() != -1
         if self._is_in_backward and not is_running:
-            self._sums.forget()
-            for shard in (shard for unit in self._all for shard in unit.trained):
-                shard.drop_gradients()
+            self._sums.wait(is_wanted=False)
+            for unit in self._all:
+                unit.drop_gradients()
         self._reset()
 
     def _reset(self) -> None:
         self._is_in_backward = False
-        self._reduced = 0
+        self._to_reduce = [*self._units[::-1], self._root]
+        self._reduced: list[
+            tuple[nn.Parameter, bool, bool]
+        ] = []  # a piece, whether it is used here, and had no gradient
         for unit in self._all:
-            unit.num_missing = sum(len(shard.wholes) for shard in unit.trained)
+            unit.num_missing = len(unit.trained)
 
     def _before_backward(self, index: int) -> None:
-        if not self._is_in_backward:
-            self._is_in_backward = True
-            # Autograd runs it at the end of this backward, on the thread that called backward.
-            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        self._enter_backward()
         for unit in self._units[index + 1 :]:  # autograd runs what was made last first, so these are through
             self._free(unit)
         self._gather(self._all[index])
@@ -271,20 +271,20 @@ class FullyShardedDataParallel(Averaging):
             self._free(unit)
         if self._is_synchronizing and self.zero > 1:
             # Never before an earlier one, because ranks pair messages by their order.
-            while self._reduced < len(self._units) and not self._units[-1 - self._reduced].num_missing:
+            while self._to_reduce[0] is not self._root and not self._to_reduce[0].num_missing:
                 self._reduce_next()
 
     def _reduce_next(self) -> None:
-        """From the last unit to the first, then the root."""
-        unit = [*self._units[::-1], self._root][self._reduced]
-        unit.was_none = [piece.grad is None for shard in unit.trained for piece in shard.pieces]
-        unit.used = [flag for shard in unit.trained for flag in self._sums.add(shard)]
-        self._reduced += 1
+        """From the last unit to the first, then the root; a frozen one sends nothing."""
+        unit = self._to_reduce.pop(0)
+        if unit.trained:
+            self._reduced += [(piece, whole.grad is not None, piece.grad is None) for piece, whole in unit.trained]
+            self._sums.add(unit)
 
     def _finish(self) -> None:
         """End of backward: reduce what is left, drop the gradients that no rank has, free everything."""
         if self._is_synchronizing:
-            while self._reduced < len(self._all):
+            while self._to_reduce:
                 self._reduce_next()
             self._sums.wait()
             self._drop_unused()
@@ -294,65 +294,59 @@ class FullyShardedDataParallel(Averaging):
 
     def _drop_unused(self) -> None:
         """Leave parameters that no rank used without a gradient."""
-        mine = [flag for unit in self._all for flag in unit.used]
+        mine = [is_used for _, is_used, _ in self._reduced]
         used = torch.tensor(mine, dtype=torch.float32, device=self._device)
         comm.all_reduce(used, self._group)
         if all(mine):  # on a GPU the next lines wait
             return
-        pieces = [piece for unit in self._all for shard in unit.trained for piece in shard.pieces]
-        was_none = [flag for unit in self._all for flag in unit.was_none]
-        for piece, num_users, drop in zip(pieces, used.tolist(), was_none, strict=True):
-            if drop and not num_users:
+        for (piece, _, was_none), num_users in zip(self._reduced, used.tolist(), strict=True):
+            if was_none and not num_users:
                 piece.grad = None
 
 
 class _GradientSums:
-    """Sums of gradients over the ranks, one at a time: in shared memory, or by a message for each shard.
+    """Sums of gradients over the ranks, one at a time: in shared memory, or by a message for each unit.
 
     Shared memory is two buffers in turn, so that a rank writes into one while another still reads the other.
     """
 
     def __init__(
-        self, shards: Sequence[Shard], device: torch.device, group: comm.Group | None, share_memory: bool
+        self, units: Sequence[Unit], device: torch.device, group: comm.Group | None, share_memory: bool
     ) -> None:
         self._group = group
-        self._under_way: tuple[Shard, comm.Pending] | None = None
+        self._under_way: tuple[Unit, comm.Pending] | None = None
         self.messages: list[torch.Tensor] = []
         """The message buffers in use: the part of a sum and the whole that is summed, if it is not shared."""
         sizes: dict[torch.dtype, int] = {}
-        for shard in shards if share_memory else ():
-            sizes[shard.dtype] = max(sizes.get(shard.dtype, 0), shard.whole_numel)
+        for unit in units if share_memory else ():
+            if unit.trained:
+                sizes[unit.dtype] = max(sizes.get(unit.dtype, 0), unit.whole_numel)
         self._shared = {
             dtype: [comm.shared_buffer(numel, dtype, device, group) for _ in range(2)] for dtype, numel in sizes.items()
         }
         self.is_shared = any(buffer for pair in self._shared.values() for buffer in pair)
 
-    def add(self, shard: Shard) -> list[bool]:
-        """Start to sum the gradients of a shard; return which parameters have one on this rank."""
+    def add(self, unit: Unit) -> None:
+        """Start to sum the gradients of a unit, and drop them."""
         self.wait()  # one at a time bounds the memory
-        pair = self._shared.get(shard.dtype, [None])
+        pair = self._shared.get(unit.dtype, [None])
         pair.reverse()
-        buffer, part = pair[0], torch.empty(shard.numel, dtype=shard.dtype, device=shard.device)
-        flat = part.new_empty(shard.whole_numel) if buffer is None else buffer.tensor[: shard.whole_numel]
-        shard.copy_gradients(flat)
+        buffer, part = pair[0], torch.empty(unit.numel, dtype=unit.dtype, device=unit.device)
+        flat = part.new_empty(unit.whole_numel) if buffer is None else buffer.tensor[: unit.whole_numel]
+        unit.copy_gradients(flat)
         self.messages = [part, flat] if buffer is None else [part]  # first: whoever hears the message counts its bytes
         if buffer is None:
             pending = comm.reduce_scatter_async(part, flat, self._group)
         else:
             pending = buffer.reduce_scatter_async(part)
-        self._under_way = shard, pending
-        return shard.drop_gradients()
+        self._under_way = unit, pending
+        unit.drop_gradients()
 
-    def wait(self) -> None:
-        """Wait for the sum under way, and add it to the gradients of its pieces."""
+    def wait(self, *, is_wanted: bool = True) -> None:
+        """Wait for the sum under way, and add it to the gradients of its pieces, unless its backward has failed."""
         if self._under_way is not None:
-            shard, pending = self._under_way
+            unit, pending = self._under_way
             pending.wait()
-            shard.add_gradient(self.messages[0])
-            self._under_way, self.messages = None, []
-
-    def forget(self) -> None:
-        """Let go of a sum that an unfinished backward left under way."""
-        if self._under_way is not None:
-            self._under_way[1].wait()
+            if is_wanted:
+                unit.add_gradient(self.messages[0])
             self._under_way, self.messages = None, []

@@ -6,8 +6,8 @@ Drawn, for a unit of a weight of 5 numbers and a bias of 2, on two ranks:
     rank 0  | w w w w |                   weight: a piece of 4 numbers, bias: of none
     rank 1            | w b b . |         weight: 1 number, bias: 2, and one of padding
 
-In order: a parameter's piece, the shard of several, the unit that is gathered at once, how a model is cut into units,
-the first values, and how pieces become a whole again for a checkpoint. `sharded.py` decides when they travel.
+In order: a parameter's piece, the unit of several that is gathered at once, how a model is cut into units, the first
+values, and how pieces become a whole again for a checkpoint. `sharded.py` decides when they travel.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from pllab import comm
+from pllab.arguments import require
 from pllab.comm.devices import fork_rng
 from pllab.parallel.tensor import gather_slices, slice_of, split_of, whole_of
 
@@ -25,7 +26,7 @@ Initialise = Callable[[nn.Module], None]
 
 
 class Piece(NamedTuple):
-    """Where the pieces of a parameter are: it begins at `start` of a shard of which every rank has `part` numbers.
+    """Where the pieces of a parameter are: it begins at `start` of a unit of which every rank has `part` numbers.
 
     Example: the weight drawn above is `Piece((5,), start=0, part=4)`; rank 1 has its numbers 4 to 5.
     """
@@ -49,25 +50,38 @@ class Slot(NamedTuple):
     places: tuple[tuple[nn.Module, str], ...]
 
 
-class Shard:
-    """Parameters of one type side by side: this rank's part of them, and room for the whole."""
+class Unit:
+    """The parameters of a layer side by side: this rank's part of them, and room for the whole."""
 
     def __init__(
-        self, slots: Sequence[Slot], compute: torch.dtype | None, device: torch.device, group: comm.Group | None
+        self,
+        layer: nn.Module,
+        slots: Sequence[Slot],
+        compute: torch.dtype | None,
+        device: torch.device,
+        group: comm.Group | None,
     ) -> None:
-        first, sizes = slots[0].piece, [slot.shape.numel() for slot in slots]
+        types = {str(slot.piece.dtype).removeprefix("torch.") for slot in slots}
+        told = f"a {type(layer).__name__} has parameters of {' and '.join(sorted(types))}, a flat tensor one type"
+        require(len(types) < 2, f"{told}; cast the model to one type, or name smaller layers in units")
+        own = slots[0].piece.dtype if slots else torch.float32
+        sizes = [slot.shape.numel() for slot in slots]
         self._group, self._number, num_ranks = group, comm.rank(group), comm.world_size(group)
-        self.slots = tuple(slots)
+        self.layer, self.slots = layer, slots
         self.numel = -(-sum(sizes) // num_ranks)
-        self._part = torch.zeros(self.numel, dtype=first.dtype, device=device)
-        dtype = compute if compute is not None and first.dtype.is_floating_point else first.dtype
+        self._part = torch.zeros(self.numel, dtype=own, device=device)
+        dtype = compute if compute is not None and own.is_floating_point else own
         whole = torch.empty(self.numel * num_ranks, dtype=dtype, device=device)
         self._storage, self._num_bytes = whole.untyped_storage(), whole.untyped_storage().nbytes()
         self.dtype, self.device, self.whole_numel = dtype, device, whole.numel()
         self._sizes = [*sizes, whole.numel() - sum(sizes)]
         self._whole = whole.data  # autograd does not see what is written through it: the values are the same as before
         self.wholes = self._views(whole)
+        self.trained = [pair for pair in zip(self.pieces, self.wholes, strict=True) if pair[1].requires_grad]
+        self.has_frozen = len(self.trained) < len(slots)
+        self.num_missing = 0  # gradients of this backward that are not there yet
         self._pending: comm.Pending | None = None
+        self._version = -1
         self.free()
 
     @property
@@ -81,32 +95,44 @@ class Shard:
         return [slot.piece for slot in self.slots]
 
     def show(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Put these parameters into the modules."""
+        """Put these parameters, the pieces or the wholes, into the modules."""
         for slot, parameter in zip(self.slots, parameters, strict=True):
             for module, name in slot.places:
                 module._parameters[name] = parameter
 
     def start_gathering(self) -> None:
-        """Make room for the whole and send the message that fills it, unless it is under way already."""
-        if self._pending is None:
+        """Make room for the whole and send the message that fills it, unless that is done already."""
+        if self._num_bytes and not self.is_allocated:
             self._storage.resize_(self._num_bytes)
             self._pending = comm.all_gather_async(self._whole, self._part.to(self._whole.dtype), self._group)
 
-    def wait(self) -> None:
+    def gather(self) -> None:
+        """Make the unit whole, unless it is already."""
+        self.start_gathering()
+        self._wait()
+
+    def free(self) -> None:
+        """Free the memory of the whole; its tensors remain, and have their values again when it is gathered."""
+        self._wait()
+        self._storage.resize_(0)
+
+    def _wait(self) -> None:
         """Wait for a message under way."""
         if self._pending is not None:
             self._pending.wait()
             self._pending = None
 
-    def free(self) -> None:
-        """Free the memory of the whole; its tensors remain, and have their values again when it is gathered."""
-        self.wait()
-        self._storage.resize_(0)
+    def notice_change(self) -> bool:
+        """Whether the pieces were written to since the last call; then the whole is out of date."""
+        version = sum(piece._version for piece in self.pieces)
+        is_changed, self._version = version != self._version, version
+        return is_changed
 
     def values(self) -> list[nn.Parameter]:
         """The parameters, whole and in their own type."""
         whole = torch.empty(self.whole_numel, dtype=self._part.dtype, device=self.device)
-        comm.all_gather_async(whole, self._part, self._group).wait()
+        if self.slots:
+            comm.all_gather_async(whole, self._part, self._group).wait()
         return self._views(whole)
 
     def real(self) -> list[nn.Parameter]:
@@ -117,7 +143,7 @@ class Shard:
     def cut(self, parameters: Sequence[nn.Parameter], are_equal: bool) -> None:
         """Replace every parameter by its piece of this rank's part, with rank 0's values unless all are equal."""
         whole = torch.cat([*(parameter.flatten() for parameter in parameters), self._part.new_zeros(self._sizes[-1])])
-        if not are_equal:
+        if self.slots and not are_equal:
             comm.broadcast(whole, 0, self._group)
         self._part.copy_(whole[self._number * self.numel :][: self.numel])
         start, taken = 0, 0
@@ -140,98 +166,20 @@ class Shard:
         for whole, view in zip(self.wholes, views, strict=True):
             view.zero_() if whole.grad is None else view.copy_(whole.grad.flatten())
 
-    def drop_gradients(self) -> list[bool]:
-        """Free the whole gradients; return which parameters had one."""
-        used = [whole.grad is not None for whole in self.wholes]
+    def drop_gradients(self) -> None:
+        """Free the whole gradients."""
         for whole in self.wholes:
             whole.grad = None
-        return used
 
     def add_gradient(self, part: torch.Tensor) -> None:
-        """Add this rank's part of the sum over the ranks, as a mean, to the gradients of its pieces."""
+        """Add this rank's part of the sum over the ranks, as a mean, to the gradients of its trained pieces."""
         part = part.to(self._part.dtype).div_(comm.world_size(self._group))
         start = 0
         for piece in self.pieces:
             added = part[start : start + piece.numel()]
-            piece.grad = added if piece.grad is None else piece.grad.add_(added)
+            if piece.requires_grad:
+                piece.grad = added if piece.grad is None else piece.grad.add_(added)
             start += piece.numel()
-
-
-class Unit:
-    """A layer whose parameters are gathered together, in one shard for each type and for the frozen ones."""
-
-    def __init__(self, layer: nn.Module, shards: Sequence[Shard]) -> None:
-        self.layer = layer
-        self.shards = tuple(shards)
-        self.trained = [shard for shard in shards if shard.wholes[0].requires_grad]
-        self.has_frozen = len(self.trained) < len(shards)
-        self.is_whole = False
-        self.num_missing = 0  # gradients of this backward that are not there yet
-        self.used: list[bool] = []
-        self.was_none: list[bool] = []
-        self._version = -1
-
-    @property
-    def pieces(self) -> list[nn.Parameter]:
-        """This rank's pieces of all parameters."""
-        return [piece for shard in self.shards for piece in shard.pieces]
-
-    @property
-    def is_allocated(self) -> bool:
-        """Whether any shard has room for its whole."""
-        return any(shard.is_allocated for shard in self.shards)
-
-    def show(self, is_whole: bool) -> None:
-        """Put the whole parameters, or the pieces, into the modules."""
-        for shard in self.shards:
-            shard.show(shard.wholes if is_whole else shard.pieces)
-
-    def start_gathering(self) -> None:
-        """Send the messages of `gather`, unless they are sent."""
-        for shard in self.shards if not self.is_whole else ():
-            shard.start_gathering()
-
-    def gather(self) -> None:
-        """Make the unit whole, unless it is already."""
-        self.start_gathering()
-        for shard in self.shards:
-            shard.wait()
-        self.is_whole = True
-
-    def free(self) -> None:
-        """Free the memory of the whole."""
-        for shard in self.shards:
-            shard.free()
-        self.is_whole = False
-
-    def notice_change(self) -> bool:
-        """Whether the pieces were written to since the last call; then the whole is out of date."""
-        version = sum(piece._version for piece in self.pieces)
-        is_changed, self._version = version != self._version, version
-        return is_changed
-
-    def forget(self) -> None:
-        """Gather again before the next use, because the whole is out of date."""
-        for shard in self.shards:
-            shard.wait()
-        self.is_whole = False
-
-
-def units_of(
-    module: nn.Module,
-    classes: Sequence[type[nn.Module]] | None,
-    compute: torch.dtype | None,
-    device: torch.device,
-    group: comm.Group | None,
-) -> list[Unit]:
-    """The layers of these classes as units, and the root, with one shard for each data type and for frozen ones."""
-    units = []
-    for layer, slots in owned_slots(module, layers_of_classes(module, classes)):
-        kinds: dict[tuple[torch.dtype, bool], list[Slot]] = {}
-        for slot in slots:
-            kinds.setdefault((slot.piece.dtype, slot.piece.requires_grad), []).append(slot)
-        units.append(Unit(layer, [Shard(kind, compute, device, group) for kind in kinds.values()]))
-    return units
 
 
 def layers_of_classes(module: nn.Module, classes: Sequence[type[nn.Module]] | None) -> list[nn.Module]:
@@ -289,18 +237,15 @@ def give_first_values(units: Sequence[Unit], initialise: Initialise | None, grou
 
 
 def _make_and_cut(unit: Unit, parts: Sequence[nn.Module], initialise: Initialise | None) -> None:
-    real = [shard.real() for shard in unit.shards]
-    for shard, parameters in zip(unit.shards, real, strict=True):
-        shard.show(parameters)
+    real = unit.real()
+    unit.show(real)
     is_made_here = any(piece.is_meta for piece in unit.pieces)
-    has_values = all(shard.device.type != "meta" for shard in unit.shards)
-    for part in reversed(parts if is_made_here and has_values else []):
+    for part in reversed(parts if is_made_here and unit.device.type != "meta" else []):
         if initialise is None:
             raise ValueError("the model is on the meta device; say with initialise= how to make its first values")
         initialise(part)
-    for shard, parameters in zip(unit.shards, real, strict=True):
-        shard.cut(parameters, are_equal=is_made_here)
-    unit.show(is_whole=False)
+    unit.cut(real, are_equal=is_made_here)
+    unit.show(unit.pieces)
     unit.notice_change()
 
 

@@ -74,16 +74,14 @@ def train(model: FullyShardedDataParallel, rank: int, world_size: int) -> Iterat
 def three_steps_equal_one_process(rank: int, world_size: int, zero: int, freeze: bool, share_memory: bool) -> None:
     """From weights that differ between ranks until rank 0's are taken; tied, unused and frozen parameters included.
 
-    ZeRO 3 gathers a block twice and the root once; the last block stays for its backward.
+    ZeRO 3 gathers a block twice and the root once; the last block stays for its backward. A frozen block sends nothing.
     """
     chain = Chain(rank, freeze)
     total = sum(parameter.numel() for parameter in chain.parameters())
     model = FullyShardedDataParallel(chain, zero=zero, share_memory=share_memory)
     sent = list(train(model, rank, world_size))
     gathers = NUM_BLOCKS + 1 if zero < 3 else 2 * NUM_BLOCKS
-    if not freeze:
-        expected = {"all_gather": gathers, "reduce_scatter": NUM_BLOCKS + 1, "all_reduce": 1}
-        assert sent == [expected] * NUM_STEPS
+    assert sent == [{"all_gather": gathers, "reduce_scatter": NUM_BLOCKS + 1 - freeze, "all_reduce": 1}] * NUM_STEPS
     most = model.most_gathered
     assert most == NUM_BLOCKS if zero < 3 else most <= 2
     assert most >= 2 or share_memory  # by messages, the next one is under way
@@ -354,10 +352,13 @@ def _by_torch(chain: Chain, dtype: torch.dtype | None) -> nn.Module:
 def refusals(rank: int, world_size: int) -> None:
     with torch.device("meta"):
         on_meta, values = Chain(), nn.Sequential(nn.Embedding(2, 2))
+    mixed = nn.Linear(2, 2)
+    mixed.bias = nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
     refused: list[tuple[Callable[[], Any], str]] = [
         (lambda: FullyShardedDataParallel(Chain(), zero=4), "zero is 4; give 1"),
         (lambda: FullyShardedDataParallel(Chain(), units=[nn.Conv2d]), "Chain has no layer of class Conv2d"),
         (lambda: FullyShardedDataParallel(Chain() if rank else nn.Linear(2, 2)), "build the same model on every rank"),
+        (lambda: FullyShardedDataParallel(mixed), "a Linear has parameters of bfloat16 and float32, a flat tensor one"),
         (lambda: FullyShardedDataParallel(on_meta), "buffer scale is on the meta device"),
         (lambda: FullyShardedDataParallel(values), "the model is on the meta device; say with initialise="),
     ]
