@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
@@ -84,12 +85,8 @@ class DataPartitioner(Generic[T_co]):
         if seed is not None:
             random.Random(seed).shuffle(order)  # a private generator: torch's and Python's own stay untouched
 
-        self.data = data
-        self.partitions: list[list[int]] = []
-        start = 0
-        for count in share_counts(len(data), sizes):
-            self.partitions.append(order[start : start + count])
-            start += count
+        self.data, remaining = data, iter(order)
+        self.partitions = [list(islice(remaining, count)) for count in share_counts(len(data), sizes)]
 
     def use(self, partition: int) -> Partition[T_co]:
         """The share with number `partition`, from 0."""

@@ -76,9 +76,7 @@ class Bucket:
         parameter, view = self.parameters[index], self.views[index]
         gradient = parameter.grad
         assert gradient is not None, "the hook runs after the gradient was accumulated"
-        if gradient is view:
-            if divisor != 1:
-                view.div_(divisor)
+        if gradient is view and divisor == 1:
             return
         if gradient.is_sparse:
             raise ValueError(
