@@ -7,6 +7,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
+from pllab.parallel import FullyShardedDataParallel
 from pllab.parallel.tensor import split_of, whole_of
 
 NUM_STEPS = 3
@@ -97,6 +98,12 @@ def whole_state(model: nn.Module, group: comm.Group | None = None) -> dict[str, 
             split = split_of(value)
             wholes[id(value)] = whole_of(value.detach(), split, group) if split else value.detach()
     return {name: wholes[id(value)] for name, value in state.items()}
+
+
+def gathered(model: FullyShardedDataParallel) -> dict[str, torch.Tensor]:
+    """The whole state of a sharded model, on every rank."""
+    with model.gathered() as inner:
+        return weights(inner)
 
 
 def weights(model: nn.Module) -> dict[str, torch.Tensor]:

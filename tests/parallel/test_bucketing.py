@@ -39,10 +39,3 @@ def test_each_parameter_once_one_type_per_bucket_in_reverse(sizes: list[tuple[in
     assert [len(bucket.used) for bucket in plan] == [0] * (len(plan) - 1) + [len(ours)]
     if limit == float("inf"):
         assert len(plan) == len({kind for _, kind in sizes})
-
-
-def test_views_do_not_overlap() -> None:
-    plan = plan_buckets(parameters([(3, 0), (4, 0)]), 100)
-    for number, view in enumerate(plan[0].views, start=1):
-        view.fill_(number)
-    assert plan[0].flat.tolist() == [1.0] * 4 + [2.0] * 3 + [0.0] * 2

@@ -15,8 +15,7 @@ from torch.testing import assert_close
 from pllab import comm
 from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm
 from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
-from tests.parallel.programs import Chain, batch, loss_of, share, weights
-from tests.parallel.programs_sharded import whole
+from tests.parallel.programs import Chain, batch, gathered, loss_of, share, weights
 
 MOST = 0.01
 PROGRAMS = Programs()
@@ -58,7 +57,7 @@ def one_clipped_step_equals_one_process(rank: int, world_size: int, how: str) ->
         assert clip_grad_norm(model, MOST, mesh) == pytest.approx(norm, rel=1e-6)
     assert [(message.name, message.num_bytes) for message in ledger.messages] == [("all_reduce", 8)]
     torch.optim.SGD(model.parameters(), lr=1.0).step()
-    found = whole(model) if isinstance(model, FullyShardedDataParallel) else weights(model.module)
+    found = gathered(model) if isinstance(model, FullyShardedDataParallel) else weights(model.module)
     assert_close(found, weights(chain))
 
 

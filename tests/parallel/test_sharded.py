@@ -1,13 +1,372 @@
 """FullyShardedDataParallel against the plain model with the whole batch, against FSDP2, and by counted messages."""
 
+import gc
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.profiler import ProfilerActivity, profile
+from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
 
-from tests.parallel.on_ranks import assert_passed, failures
-from tests.parallel.programs_sharded import PROGRAMS, nine_rows_on_any_number_of_ranks
+from pllab import comm
+from pllab.parallel import FullyShardedDataParallel
+from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
+from tests.parallel.programs import (
+    NUM_BLOCKS,
+    NUM_STEPS,
+    Chain,
+    batch,
+    gathered,
+    gradients,
+    loss_of,
+    one_process,
+    sgd,
+    share,
+    weights,
+)
 
-pytestmark = pytest.mark.ranks
+PROGRAMS = Programs()
+EVERYWHERE = {"share_memory": (True, False)}  # ranks of one host reduce in shared memory, or send messages
+
+
+@cache
+def one_step(*steps: int, rows: int = 8) -> dict[str, torch.Tensor]:
+    """The weights after one step on the sum of the gradients of some batches."""
+    chain = Chain()
+    for step in steps:
+        loss_of(chain, *batch(step, rows)).backward()
+    sgd(chain).step()
+    return weights(chain)
+
+
+def assert_stepped(model: FullyShardedDataParallel, *steps: int, rows: int = 8) -> None:
+    """A step of a new optimizer ends where one process does, with the gradients of these batches."""
+    sgd(model).step()
+    assert_close(gathered(model), one_step(*steps, rows=rows))
+
+
+def train(model: FullyShardedDataParallel, rank: int, world_size: int) -> Iterator[dict[str, int]]:
+    """Three steps; the messages of each."""
+    optimizer = sgd(model)
+    for step in range(NUM_STEPS):
+        with comm.record_messages() as ledger:
+            loss_of(model, *share(step, rank, world_size)).backward()
+        yield {name: ledger.count(name) for name in ("all_gather", "reduce_scatter", "all_reduce")}
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@PROGRAMS.add(zero=(1, 2, 3), freeze=(False, True), **EVERYWHERE)
+def three_steps_equal_one_process(rank: int, world_size: int, zero: int, freeze: bool, share_memory: bool) -> None:
+    """From weights that differ between ranks until rank 0's are taken; tied, unused and frozen parameters included.
+
+    ZeRO 3 gathers a block twice and the root once; the last block stays for its backward. A frozen block sends nothing.
+    """
+    chain = Chain(rank, freeze)
+    total = sum(parameter.numel() for parameter in chain.parameters())
+    model = FullyShardedDataParallel(chain, zero=zero, share_memory=share_memory)
+    sent = list(train(model, rank, world_size))
+    gathers = NUM_BLOCKS + 1 if zero < 3 else 2 * NUM_BLOCKS
+    assert sent == [{"all_gather": gathers, "reduce_scatter": NUM_BLOCKS + 1 - freeze, "all_reduce": 1}] * NUM_STEPS
+    most = model.most_gathered
+    assert most == NUM_BLOCKS if zero < 3 else most <= 2
+    assert most >= 2 or share_memory  # by messages, the next one is under way
+    assert_close(gathered(model), one_process(freeze))
+    kept = comm.all_gather_object(sum(parameter.numel() for parameter in model.parameters()))
+    assert sum(kept) == total
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def units_may_be_named_by_class(rank: int, world_size: int, share_memory: bool) -> None:
+    model = FullyShardedDataParallel(Chain(rank), units=[nn.Linear], share_memory=share_memory)
+    assert len(list(train(model, rank, world_size))) == NUM_STEPS
+    assert_close(gathered(model), one_process())
+
+
+@PROGRAMS.add(zero=(1, 2, 3), **EVERYWHERE)
+def accumulation_reduces_once(rank: int, world_size: int, zero: int, share_memory: bool) -> None:
+    """One step of two micro-batches and one reduction."""
+    model = FullyShardedDataParallel(Chain(), zero=zero, share_memory=share_memory)
+    with comm.record_messages() as ledger:
+        with model.no_sync():
+            loss_of(model, *share(0, rank, world_size)).backward()
+        silent = ledger.count("reduce_scatter") + ledger.count("all_reduce")
+        loss_of(model, *share(1, rank, world_size)).backward()
+    assert (silent, ledger.count("reduce_scatter")) == (0, NUM_BLOCKS + 1)
+    assert zero == 3 or ledger.count("all_gather") == NUM_BLOCKS + 1  # for both forwards
+    assert_stepped(model, 0, 1)
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def gradients_of_two_batches_add_up(rank: int, world_size: int, share_memory: bool) -> None:
+    """Of two backwards that both reduce, and of one backward of two forwards."""
+    twice, at_once = (FullyShardedDataParallel(Chain(), share_memory=share_memory) for _ in range(2))
+    for step in range(2):
+        loss_of(twice, *share(step, rank, world_size)).backward()
+    assert_stepped(twice, 0, 1)
+    sum(loss_of(at_once, *share(step, rank, world_size)) for step in range(2)).backward()
+    assert_stepped(at_once, 0, 1)
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def gradients_stay_when_the_whole_model_is_computed_again(rank: int, world_size: int, share_memory: bool) -> None:
+    """A forward in the middle of a backward does not mean that the backward has failed."""
+    model = FullyShardedDataParallel(Chain(), share_memory=share_memory)
+    with model.no_sync():
+        loss_of(model, *share(0, rank, world_size)).backward()
+    tokens, targets = share(1, rank, world_size)
+    nn.functional.cross_entropy(checkpoint(model, tokens, use_reentrant=False).flatten(0, 1), targets).backward()
+    assert_stepped(model, 0, 1)
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def a_checkpointed_model_steps_as_one_process(rank: int, world_size: int, share_memory: bool) -> None:
+    chain = Chain()
+    chain.checkpointed = True
+    model = FullyShardedDataParallel(chain, share_memory=share_memory)
+    loss_of(model, *share(0, rank, world_size)).backward()
+    assert model.most_gathered <= 2
+    assert_stepped(model, 0)
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def an_optimizer_made_before_sharding_trains_the_pieces(rank: int, world_size: int, share_memory: bool) -> None:
+    chain = Chain()
+    optimizer = sgd(chain)
+    model = FullyShardedDataParallel(chain, share_memory=share_memory)
+    loss_of(model, *share(0, rank, world_size)).backward()
+    optimizer.step()
+    assert_close(gathered(model), one_step(0))
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def a_parameter_may_be_used_by_one_rank_or_by_none(rank: int, world_size: int, share_memory: bool) -> None:
+    """Block 0's extra parameter is used by rank 0 only, block 1's by nobody: it keeps no gradient and its value."""
+    plain, chain = Chain(), Chain()
+    for number in range(world_size):
+        plain.blocks[0].uses_extra = number == 0
+        (loss_of(plain, *share(0, number, world_size)) / world_size).backward()
+    sgd(plain).step()
+    model = FullyShardedDataParallel(chain, share_memory=share_memory)
+    for is_first in (True, False):  # the first leaves numbers in all memory that the second could take for its own
+        chain.zero_grad()
+        chain.blocks[0].uses_extra = is_first or rank == 0
+        chain.blocks[1].uses_extra = is_first
+        loss_of(model, *share(0, rank, world_size)).backward()
+    found = gradients(chain)
+    sgd(model).step()
+    assert_close(gathered(model), weights(plain))
+    assert torch.equal(plain.blocks[1].extra, Chain().blocks[1].extra)
+    assert found["blocks.0.extra"] is not None and found["blocks.1.extra"] is None
+
+
+def _reduced_early() -> Chain:
+    """Blocks whose gradients are all there in the middle of backward: those that nobody uses are frozen."""
+    chain = Chain()
+    for block in chain.blocks:
+        block.extra.requires_grad_(False)
+    return chain
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def a_slow_rank_adds_up_what_the_others_have_written(rank: int, world_size: int, share_memory: bool) -> None:
+    """It reads a sum when the others have gone on to the next one."""
+    chain = _reduced_early()
+    model = FullyShardedDataParallel(chain, share_memory=share_memory)
+    for block in chain.blocks if rank == 1 else ():
+        block.register_forward_hook(lambda *words: words[-1].register_hook(lambda _: time.sleep(0.02)) and None)
+    loss_of(model, *share(0, rank, world_size)).backward()
+    assert_stepped(model, 0)
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def a_step_after_an_error_is_right(rank: int, world_size: int, share_memory: bool) -> None:
+    """A forward and a backward that fail leave nothing behind."""
+    model = FullyShardedDataParallel(_reduced_early(), share_memory=share_memory)
+    with pytest.raises(IndexError):
+        model(torch.full((1, 2), 99))
+    loss = loss_of(model, *share(0, rank, world_size))
+    with pytest.raises(ZeroDivisionError):
+        (loss * _Failing.apply(torch.ones((), requires_grad=True))).backward()
+    in_the_middle = model.module.blocks[0].register_forward_hook(lambda *words: _Failing.apply(words[-1]))
+    with pytest.raises(ZeroDivisionError), comm.record_messages() as ledger:
+        loss_of(model, *share(0, rank, world_size)).backward()
+    assert ledger.count("reduce_scatter") == NUM_BLOCKS - 1, "the last of them is under way"
+    in_the_middle.remove()
+    model.zero_grad()
+    loss_of(model, *share(1, rank, world_size)).backward()
+    assert_stepped(model, 1)
+
+
+class _Failing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        raise ZeroDivisionError("by design")
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def evaluation_sees_the_new_weights_and_frees_everything(rank: int, world_size: int, share_memory: bool) -> None:
+    model, chain = FullyShardedDataParallel(Chain(), share_memory=share_memory), Chain()
+    loss_of(model, *share(0, rank, world_size)).backward()
+    sgd(model).step()
+    chain.load_state_dict(one_step(0))
+    with torch.no_grad():
+        assert_close(loss_of(model, *batch(0)), loss_of(chain, *batch(0)), rtol=1e-12, atol=0)
+    assert not any(unit.is_allocated for unit in model._all)
+
+
+@PROGRAMS.add()
+def an_error_while_the_model_is_whole_leaves_pieces(rank: int, world_size: int) -> None:
+    """Pieces have one dim."""
+    model = FullyShardedDataParallel(Chain())
+    with pytest.raises(KeyError), model.gathered() as inner:
+        assert any(parameter.dim() > 1 for parameter in inner.parameters())
+        raise KeyError
+    assert all(parameter.dim() == 1 for parameter in model.parameters())
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def a_model_may_be_made_on_the_meta_device(rank: int, world_size: int, share_memory: bool) -> None:
+    """It has the weights of one that is not, ties included."""
+    with torch.device("meta"):
+        chain = Chain()
+    chain.register_buffer("scale", torch.ones((), dtype=torch.float64))
+    chain.norm.weight.mark = "kept"
+    model, plain = FullyShardedDataParallel(chain, share_memory=share_memory, initialise=initialise), Chain()
+    for part in reversed(list(plain.modules())):
+        initialise(part)
+    loss_of(model, *share(0, rank, world_size)).backward()
+    loss_of(plain, *batch(0)).backward()
+    sgd(plain).step()
+    sgd(model).step()
+    assert chain.norm.weight.mark == "kept"
+    assert_close(gathered(model), weights(plain))
+
+
+def initialise(module: nn.Module) -> None:
+    """The same numbers for the same module wherever and whenever it is made."""
+    for number, parameter in enumerate(module.parameters(recurse=False)):
+        values = torch.arange(parameter.numel(), dtype=torch.float64).view(parameter.shape)
+        with torch.no_grad():
+            parameter.copy_(torch.sin(values + number))
+
+
+@PROGRAMS.add()
+def no_rank_ever_holds_a_model_that_is_made_on_the_meta_device(rank: int, world_size: int) -> None:
+    """Half of 32 layers, and of one at a time the real one, the one that is cut, and what messages need."""
+    with torch.device("meta"):
+        layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(32))
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        FullyShardedDataParallel(layers, share_memory=False, initialise=_reset)
+    events = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
+    peak = max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
+    of_whole = 4 * sum(64 * 64 + 64 for _ in layers)
+    assert of_whole / 2 <= peak <= of_whole * (1 / 2 + 4 / 32)
+
+
+def _reset(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        module.reset_parameters()
+
+
+def _collect(*_: object) -> None:
+    gc.collect()
+
+
+@PROGRAMS.add(**EVERYWHERE)
+def nothing_keeps_a_model_alive_that_nobody_holds(rank: int, world_size: int, share_memory: bool) -> None:
+    """Python may free it in the middle of another optimizer's step, which raised that a dict had changed."""
+    collects = register_optimizer_step_post_hook(_collect)  # before the model, whose hook is still to come when it runs
+    model = FullyShardedDataParallel(Chain(), share_memory=share_memory)
+    loss_of(model, *share(0, rank, world_size)).backward()
+    gone = weakref.ref(model)
+    del model
+    sgd(nn.Linear(1, 1)).step()
+    collects.remove()
+    assert gone() is None
+
+
+@PROGRAMS.add()
+def a_step_of_another_model_on_one_rank_gathers_nothing(rank: int, world_size: int) -> None:
+    """The other ranks would wait for it."""
+    model, other = FullyShardedDataParallel(Chain()), nn.Linear(2, 2)
+    if rank == 0:
+        other(torch.ones(2)).sum().backward()
+        torch.optim.SGD(other.parameters(), lr=0.1).step()
+    with comm.record_messages() as ledger:
+        loss_of(model, *share(0, rank, world_size)).backward()
+    first, *others = comm.all_gather_object([message.name for message in ledger.messages])
+    assert all(sent == first for sent in others)
+
+
+@PROGRAMS.add(dtype=(None, torch.bfloat16))
+def losses_equal_those_of_fsdp2(rank: int, world_size: int, dtype: torch.dtype | None) -> None:
+    """Ten steps, ours and torch's, from the same weights on the same batches."""
+    losses: list[list[float]] = []
+    for wrap in (_ours, _by_torch):
+        model = wrap(Chain(dtype=torch.float32), dtype)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        losses.append([])
+        for step in range(10):
+            tokens, targets = share(step, rank, world_size)
+            loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1).float(), targets)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses[-1].append(float(loss))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert losses[0][-1] < losses[0][0]
+
+
+def _ours(chain: Chain, dtype: torch.dtype | None) -> nn.Module:
+    return FullyShardedDataParallel(chain, mixed_precision=dtype)
+
+
+def _by_torch(chain: Chain, dtype: torch.dtype | None) -> nn.Module:
+    mesh = init_device_mesh("cpu", (comm.world_size(),))
+    policy = MixedPrecisionPolicy(param_dtype=dtype)
+    for block in chain.blocks:
+        fully_shard(block, mesh=mesh, mp_policy=policy)
+    return fully_shard(chain, mesh=mesh, mp_policy=policy)
+
+
+@PROGRAMS.add()
+def refusals(rank: int, world_size: int) -> None:
+    with torch.device("meta"):
+        on_meta, values = Chain(), nn.Sequential(nn.Embedding(2, 2))
+    mixed = nn.Linear(2, 2)
+    mixed.bias = nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
+    refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: FullyShardedDataParallel(Chain(), zero=4), "zero is 4; give 1"),
+        (lambda: FullyShardedDataParallel(Chain(), units=[nn.Conv2d]), "Chain has no layer of class Conv2d"),
+        (lambda: FullyShardedDataParallel(Chain() if rank else nn.Linear(2, 2)), "build the same model on every rank"),
+        (lambda: FullyShardedDataParallel(mixed), "a Linear has parameters of bfloat16 and float32, a flat tensor one"),
+        (lambda: FullyShardedDataParallel(on_meta), "buffer scale is on the meta device"),
+        (lambda: FullyShardedDataParallel(values), "the model is on the meta device; say with initialise="),
+    ]
+    for action, words in refused:
+        assert words in sentence(action)
+
+
+def nine_rows_on_any_number_of_ranks(rank: int, world_size: int) -> None:
+    """A number of ranks that divides neither parameters nor two."""
+    model = FullyShardedDataParallel(Chain())
+    loss_of(model, *share(0, rank, world_size, 9)).backward()
+    assert_stepped(model, 0, rows=9)
 
 
 @pytest.fixture(scope="module")
@@ -16,11 +375,13 @@ def failed(launch_quickly: Any) -> list[dict[str, str]]:
     return launch_quickly(failures, 2, PROGRAMS, timeout_s=200)
 
 
+@pytest.mark.ranks
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
     assert_passed(failed, name)
 
 
+@pytest.mark.ranks
 @pytest.mark.parametrize("size", [1, 3])
 def test_any_number_of_ranks(size: int, launch_quickly: Any) -> None:
     assert launch_quickly(failures, size, {"step": nine_rows_on_any_number_of_ranks}) == [{}] * size
