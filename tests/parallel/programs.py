@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
 from pllab.parallel import FullyShardedDataParallel
-from pllab.parallel.tensor import split_of, whole_of
+from pllab.parallel.shards import join
 
 NUM_STEPS = 3
 NUM_BLOCKS = 4
@@ -90,14 +90,9 @@ def one_process(freeze: bool = False) -> dict[str, torch.Tensor]:
     return weights(chain)
 
 
-def whole_state(model: nn.Module, group: comm.Group | None = None) -> dict[str, torch.Tensor]:
-    """The state dict of the whole of a split model, on every rank; one message for each parameter, tied ones once."""
-    state, wholes = model.state_dict(keep_vars=True), dict[int, torch.Tensor]()
-    for value in state.values():
-        if id(value) not in wholes:
-            split = split_of(value)
-            wholes[id(value)] = whole_of(value.detach(), split, group) if split else value.detach()
-    return {name: wholes[id(value)] for name, value in state.items()}
+def whole_state(model: nn.Module, mesh: comm.Mesh | None = None) -> dict[str, torch.Tensor]:
+    """The state dict of the whole of a split model, on every rank."""
+    return {name: join(value, value.detach(), mesh) for name, value in model.state_dict(keep_vars=True).items()}
 
 
 def gathered(model: FullyShardedDataParallel) -> dict[str, torch.Tensor]:
