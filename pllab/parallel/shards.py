@@ -135,10 +135,6 @@ class Unit:
             comm.all_gather_async(whole, self._part, self._group).wait()
         return self._views(whole)
 
-    def real(self) -> list[nn.Parameter]:
-        """The parameters before they are cut; memory for those on the meta device."""
-        return [_like(p, torch.empty_like(p, device=self.device)) if p.is_meta else p for p in self.pieces]
-
     @torch.no_grad()
     def cut(self, parameters: Sequence[nn.Parameter], are_equal: bool) -> None:
         """Replace every parameter by its piece of this rank's part, with rank 0's values unless all are equal."""
@@ -237,7 +233,8 @@ def give_first_values(units: Sequence[Unit], initialise: Initialise | None, grou
 
 
 def _make_and_cut(unit: Unit, parts: Sequence[nn.Module], initialise: Initialise | None) -> None:
-    real = unit.real()
+    # Those on the meta device get memory, which `initialise` fills before it is cut.
+    real = [_like(p, torch.empty_like(p, device=unit.device)) if p.is_meta else p for p in unit.pieces]
     unit.show(real)
     is_made_here = any(piece.is_meta for piece in unit.pieces)
     for part in reversed(parts if is_made_here and unit.device.type != "meta" else []):
