@@ -98,7 +98,13 @@ _ONLINE = {  # where each is: on the hub, or a page of text
     "tinyshakespeare": "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
     "openwebtext": "Skylion007/openwebtext",
 }
-_FILES = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
+_FILES = {
+    ".json": {"path": "json"},
+    ".jsonl": {"path": "json"},
+    ".csv": {"path": "csv"},
+    ".parquet": {"path": "parquet"},
+    ".txt": {"path": "text", "sample_by": "paragraph"},
+}
 _USE_EMBEDDED = "or use the embedded 'docs' or 'numbers'"
 
 
@@ -178,9 +184,7 @@ def _load(name: str, place: Path | None, limit: int | None, scratch: str) -> Spl
     if place is None:
         repository, _, config = _ONLINE.get(name, name).partition(":")
         return datasets.load_dataset(repository, name=config or None, streaming=limit is not None)
-    asked = {"path": name} if place.is_dir() else {"path": _FILES[place.suffix], "data_files": glob.escape(name)}
-    if place.is_file() and place.suffix == ".txt":
-        asked["sample_by"] = "paragraph"
+    asked = {"path": name} if place.is_dir() else {**_FILES[place.suffix], "data_files": glob.escape(name)}
     return datasets.load_dataset(**asked, streaming=True, cache_dir=scratch)
 
 

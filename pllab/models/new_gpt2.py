@@ -53,10 +53,20 @@ def gpt2_config(size: str = "tiny", vocab_size: int = 2048, dropout: float = 0.0
     if size not in SIZES:
         raise ValueError(f"size {size!r} is none of {', '.join(SIZES)}")
     n_layer, n_embd, n_head = SIZES[size]
-    fields: dict[str, Any] = {"vocab_size": vocab_size, "n_layer": n_layer, "n_embd": n_embd, "n_head": n_head}
-    fields |= {"n_positions": 1024, "attn_implementation": "eager" if dropout else "sdpa"}
-    fields |= dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
-    fields |= dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+    fields: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "n_layer": n_layer,
+        "n_embd": n_embd,
+        "n_head": n_head,
+        "n_positions": 1024,
+        "resid_pdrop": dropout,
+        "embd_pdrop": dropout,
+        "attn_pdrop": dropout,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "pad_token_id": None,
+        "attn_implementation": "eager" if dropout else "sdpa",
+    }
     return GPT2Config(**(fields | changes))
 
 

@@ -248,9 +248,8 @@ class FullyShardedDataParallel(Averaging):
     def _reset(self) -> None:
         self._is_in_backward = False
         self._to_reduce = [*self._units[::-1], self._root]
-        self._reduced: list[
-            tuple[nn.Parameter, bool, bool]
-        ] = []  # a piece, whether it is used here, and had no gradient
+        # Of each piece: whether this rank used it, and whether it had no gradient before.
+        self._reduced: list[tuple[nn.Parameter, bool, bool]] = []
         for unit in self._all:
             unit.num_missing = len(unit.trained)
 

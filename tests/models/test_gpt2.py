@@ -1,3 +1,6 @@
+import pickle
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -132,6 +135,20 @@ def test_weights_save_and_load_as_transformers(tmp_path: Path) -> None:
         assert_close(loaded(ids, labels=labels).loss, model(ids, labels=labels).loss)
     assert list(model.state_dict()) == list(GPT2LMHeadModel(model.config).state_dict())
     model.close()
+
+
+@pytest.mark.exhaustive
+def test_a_pickled_model_is_read_where_the_package_was_not_imported(tmp_path: Path) -> None:
+    """What the room exports is imported when asked for, and unpickling asks for the class's own file."""
+    model, plain = both()
+    (tmp_path / "model").write_bytes(pickle.dumps(model))
+    code = "import pickle, sys; ids = [[1, 2, 3]]; model = pickle.load(open(sys.argv[1], 'rb'))"
+    code += "; import torch; print(float(model(torch.tensor(ids), labels=torch.tensor(ids)).loss))"
+    said = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "model"], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+    ids = torch.tensor([[1, 2, 3]])
+    assert float(said) == pytest.approx(plain(ids, labels=ids).loss.item(), rel=1e-6)
 
 
 def test_a_closed_model_generates_like_transformers() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 from torch.nn import functional
 from torch.testing import assert_close
 
@@ -189,6 +190,17 @@ def each_step_is_the_backward_of_its_partner(rank: int, world_size: int) -> None
         assert_close((y.detach(), value.grad), expected[name], rtol=0, atol=0, msg=lambda text, n=name: f"{n}: {text}")
 
 
+@PROGRAMS.add()
+def a_pair_of_layers_sends_one_sum_forward_and_one_backward(rank: int, world_size: int) -> None:
+    up, down, norm = ColumnParallelLinear(IN, HIDDEN), RowParallelLinear(HIDDEN, OUT), nn.LayerNorm(OUT)
+    x = torch.ones(3, TIME, IN, requires_grad=True)
+    with comm.record_messages() as ledger:
+        y = down(up(x))
+        y.sum().backward()
+        SlicedLayerNorm.from_whole(norm)(y.detach()).sum().backward()
+    assert seen(ledger) == [("all_reduce", (3, TIME, OUT)), ("all_reduce", (3, TIME, IN)), ("all_reduce", (2, OUT))]
+
+
 def seen(ledger: comm.Ledger) -> list[tuple[str, tuple[int, ...]]]:
     return [(message.name, message.shape) for message in ledger.messages]
 
@@ -244,6 +256,16 @@ def test_ranks(failed: list[dict[str, str]], name: str) -> None:
     assert_passed(failed, name)
 
 
+def test_alone_layers_are_whole_and_send_nothing() -> None:
+    model, (expected, grads) = Parallel(Whole()), whole_run()
+    with comm.record_messages() as ledger:
+        outputs = model(batch())
+        weighted(outputs).backward()
+    assert ledger.count() == 0
+    assert_close({name: y.detach() for name, y in outputs.items()}, expected)
+    assert_close({name: parameter.grad for name, parameter in model.named_parameters()}, grads)
+
+
 def test_the_constructor_draws_what_a_linear_layer_draws() -> None:
     for layer, plain in (
         (lambda: ColumnParallelLinear(4, 6), lambda: nn.Linear(4, 6)),
@@ -255,3 +277,12 @@ def test_the_constructor_draws_what_a_linear_layer_draws() -> None:
         torch.manual_seed(0)
         assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), plain().parameters(), strict=True))
         assert "4, 6" in repr(mine) or isinstance(mine, VocabParallelEmbedding)
+
+
+def test_layers_work_with_a_weight_put_in_their_place() -> None:
+    """As a pipeline does with tied weights, and sharding with gathered ones."""
+    ids, layers = batch(), Parallel(Whole())
+    for layer, x in ((layers.embedding, ids), (layers.head, numbers(3, IN)), (layers.down, numbers(3, HIDDEN))):
+        other = {"weight": 2 * layer.weight.detach()}
+        bias = 0 if getattr(layer, "bias", None) is None else layer.bias
+        torch.testing.assert_close(functional_call(layer, other, (x,)) + bias, 2 * layer(x))
