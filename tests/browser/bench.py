@@ -15,17 +15,22 @@ both_schemes = pytest.mark.parametrize(
     "chromium_page", ["light", pytest.param("dark", marks=pytest.mark.exhaustive)], indirect=True
 )
 
-# The part of anywidget's model that widgets use: get, set, save_changes, on, off. With a kernel it does what
-# ipywidgets does: one message in flight, and what changes meanwhile is merged into the next.
-MODELS = """
+# The part of anywidget's model that widgets use, with what ipywidgets does: one message in flight, and what changes
+# meanwhile is merged into the next.
+MODEL = """
 const read = (value) => value?.base64 === undefined ? value
   : new DataView(Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0)).buffer);
-class FakeModel {
-  constructor(state) {
-    this.state = Object.fromEntries(Object.entries(state).map(([name, value]) => [name, read(value)]));
-    this.listeners = {};
-    this.changed = {};
-    this.saves = 0;
+class Model {
+  state = {};
+  listeners = {};
+  changed = {};
+  sent = 0;
+  asked = []; // messages
+  unanswered = 0;
+  constructor(state) { this.hear(state); }
+  hear(traits) {
+    for (const [name, value] of Object.entries(traits)) this.state[name] = read(value);
+    for (const name of Object.keys(traits)) this.tell(name);
   }
   get(name) { return this.state[name]; }
   set(name, value) {
@@ -34,33 +39,23 @@ class FakeModel {
     this.tell(name);
   }
   tell(name) { for (const react of [...(this.listeners[`change:${name}`] ?? [])]) react(); }
-  save_changes() { this.saves += 1; }
-  send() {}
   on(name, react) { (this.listeners[name] ??= []).push(react); }
   off(name, react) { this.listeners[name] = (this.listeners[name] ?? []).filter((one) => one !== react); }
-}
-class KernelModel extends FakeModel {
-  sent = 0;
-  asked = []; // messages
-  unanswered = 0;
   async save_changes() {
     if (this.busy || !Object.keys(this.changed).length) return;
     const sent = this.changed;
     [this.busy, this.changed] = [true, {}];
     this.sent += 1;
-    const answer = await window.kernel(sent);
-    for (const [name, value] of Object.entries(answer)) this.state[name] = read(value);
-    for (const name of Object.keys(answer)) this.tell(name);
+    this.hear(await window.kernel(sent));
     this.busy = false;
     this.save_changes();
   }
   async send(content) {
     this.asked.push(content);
     this.unanswered += 1;
-    const changed = await window.message(content);
+    const news = await window.message(content);
     this.unanswered -= 1;
-    for (const [name, value] of Object.entries(changed)) this.state[name] = read(value);
-    for (const name of Object.keys(changed)) this.tell(name);
+    this.hear(news);
   }
 }
 """
@@ -76,11 +71,11 @@ const load = async (source) => {
 };
 """
 
-MOUNT = f"""async ([source, css, state, hasKernel]) => {{
-  {MODELS} {LOAD}
+MOUNT = f"""async ([source, css, state]) => {{
+  {MODEL} {LOAD}
   document.head.append(Object.assign(document.createElement("style"), {{ textContent: css }}));
   const module = await load(source);
-  window.model = hasKernel ? new KernelModel(state) : new FakeModel(state);
+  window.model = new Model(state);
   window.unmount = module.default.render({{ model: window.model, el: document.querySelector("#widget") }});
 }}"""
 
@@ -96,68 +91,48 @@ PASSED = "window.passed = []; document.addEventListener('keydown', (event) => pa
 
 
 def mount(page, widget):
-    """Draw a widget in the page and wait until it says that it is drawn; returns the widget's root."""
-    return _mount(page, widget, has_kernel=False)
-
-
-def mount_with_kernel(page, widget):
-    """The same, and what the browser sends is answered by the widget itself."""
+    """Draw a widget, whose kernel is this process, and wait until it says that it is drawn; returns the widget's root."""
     known = traits_of(widget)
 
-    def kernel(changes):
+    def change(values):
         try:
             with widget.hold_trait_notifications():
-                for name, value in changes.items():
+                for name, value in values.items():
                     setattr(widget, name, value)
         except TraitError:
             return {}  # ipywidgets logs it, and the browser hears nothing
-        return fresh_traits(changes)
+        return news(values)
 
-    def fresh_traits(changes):
+    def news(said):
         """What the browser does not know yet."""
         now = traits_of(widget)
-        fresh = {name: value for name, value in now.items() if (known | changes).get(name) != value}
+        fresh = {name: value for name, value in now.items() if (known | said).get(name) != value}
         known.update(now)
         return fresh
 
     def message(content):
         widget._handle_custom_msg(content, [])
-        return fresh_traits({})
+        return news({})
 
     if not hasattr(page, "answers"):  # a function can be exposed once for each page
-        page.answers = {}
         for name in ("kernel", "message"):
             page.expose_function(name, lambda content, name=name: page.answers[name](content))
-    page.answers = {"kernel": kernel, "message": message}
-    return _mount(page, widget, has_kernel=True)
-
-
-def _mount(page, widget, has_kernel: bool):
+    page.answers = {"kernel": change, "message": message}
     page.set_content(PAGE)
-    page.evaluate(MOUNT, [str(widget._esm), str(widget._css), traits_of(widget), has_kernel])
-    root = page.locator(".pl-widget")
+    page.evaluate(MOUNT, [str(widget._esm), str(widget._css), traits_of(widget)])
     page.locator('.pl-widget[data-pl-state="ready"]').wait_for()
-    return root
+    return page.locator(".pl-widget")
 
 
 def traits_of(widget) -> dict[str, Any]:
     """The traits as JSON; bytes as base64."""
-    values = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
-    return json.loads(json.dumps({name: coded(value) for name, value in values.items() if is_plain(value)}))
-
-
-def coded(value):
-    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
-
-
-def is_plain(value) -> bool:
-    return value is None or isinstance(value, bool | int | float | str | bytes | list | dict)
+    values = {name: getattr(widget, name) for name in widget.keys if name != "layout" and not name.startswith("_")}
+    return json.loads(json.dumps(values, default=lambda data: {"base64": base64.b64encode(data).decode()}))
 
 
 def push(page, widget, *names: str) -> None:
     """Do what the kernel does: send some traits."""
-    traits = json.loads(json.dumps({name: getattr(widget, name) for name in names}))
-    page.evaluate("traits => Object.entries(traits).forEach(([name, value]) => window.model.set(name, value))", traits)
+    page.evaluate("traits => window.model.hear(traits)", {name: traits_of(widget)[name] for name in names})
 
 
 def findings(page) -> list[str]:

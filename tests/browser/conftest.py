@@ -6,7 +6,7 @@ say so; on CI (CI=true) that is a failure, because a check that never runs is no
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,62 +52,46 @@ def chromium() -> Iterator:
         browser.close()
 
 
-def _open(chromium, scheme: str) -> tuple:
-    """A page in a context of its own, and the list of what goes wrong in it."""
-    context = chromium.new_context(color_scheme=scheme, viewport=SIZE)
+def _opened(chromium) -> Iterator:
+    """A page in a context of its own; whoever has it fails if the page logged an error."""
+    context = chromium.new_context(viewport=SIZE)
     context.set_default_timeout(15_000)
     page = context.new_page()
-    problems: list[str] = []
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    return page, problems
-
-
-@pytest.fixture(scope="module")
-def shared_pages(chromium) -> Iterator[Callable[[str], tuple]]:
-    """One page for each colour scheme; opening one for each test would take longer than most tests."""
-    pages: dict[str, tuple] = {}
-
-    def page_of(scheme: str) -> tuple:
-        if scheme not in pages:
-            pages[scheme] = _open(chromium, scheme)
-        return pages[scheme]
-
-    yield page_of
-    for page, _ in pages.values():
-        page.context.close()
-
-
-@pytest.fixture(params=["light"])
-def chromium_page(shared_pages, request) -> Iterator:
-    """An empty page in the asked-for colour scheme; fails the test if the page logged an error."""
-    page, problems = shared_pages(request.param)
-    page.mouse.move(0, 0)  # before the new document, in which the pointer could not be captured otherwise
-    page.goto("about:blank")
-    page.set_viewport_size(SIZE)
-    page.emulate_media(color_scheme=request.param, reduced_motion="no-preference")
-    problems.clear()
+    page.problems = []
+    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
     yield page
-    assert not problems, f"the browser's console has errors: {problems}"
+    context.close()
+    _expect_no_problems(page)
 
 
-def _page_of_its_own(chromium) -> Iterator:
-    page, problems = _open(chromium, "light")
-    yield page
-    page.context.close()
+def _expect_no_problems(page) -> None:
+    problems, page.problems = page.problems, []
     assert not problems, f"the browser's console has errors: {problems}"
 
 
 @pytest.fixture
 def own_page(chromium) -> Iterator:
     """A page that no other test has: for tests that stop its clock, or that visit a server."""
-    yield from _page_of_its_own(chromium)
+    yield from _opened(chromium)
 
 
 @pytest.fixture(scope="module")
 def module_page(chromium) -> Iterator:
-    """A page that the tests of one file share as it stands."""
-    yield from _page_of_its_own(chromium)
+    """A page that the tests of one file share as it stands; opening one takes longer than most tests."""
+    yield from _opened(chromium)
+
+
+@pytest.fixture(params=["light"])
+def chromium_page(module_page, request) -> Iterator:
+    """That page, empty and in the asked-for colour scheme."""
+    page = module_page
+    page.mouse.move(0, 0)  # before the new document, in which the pointer could not be captured otherwise
+    page.goto("about:blank")
+    page.set_viewport_size(SIZE)
+    page.emulate_media(color_scheme=request.param, reduced_motion="no-preference")
+    yield page
+    _expect_no_problems(page)
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ def page(chromium_page):
 
 @pytest.fixture
 def root(page, editor):
-    return bench.mount_with_kernel(page, editor)
+    return bench.mount(page, editor)
 
 
 def answer(page, editor):
@@ -140,7 +140,7 @@ def test_1f1b_is_built_from_gpipe_by_dragging_alone(page, ranks, micro_batches):
     """As one would: for each place of each row, the wanted block is dragged there by sight. Nothing is skipped."""
     wanted = one_f_one_b(ranks, micro_batches)
     editor = show.ScheduleEditor(gpipe(ranks, micro_batches))
-    root = bench.mount_with_kernel(page, editor)
+    root = bench.mount(page, editor)
     for rank in reversed(range(ranks)):
         for place, action in enumerate(map(str, wanted.rows[rank])):
             there = order(root, rank)[place]
@@ -155,7 +155,7 @@ def test_1f1b_is_built_from_gpipe_by_dragging_alone(page, ranks, micro_batches):
 
 def test_an_empty_board_is_filled_with_next_moves(page, editor):
     page.set_viewport_size({"width": 1100, "height": 720})
-    root = bench.mount_with_kernel(page, editor)
+    root = bench.mount(page, editor)
     root.get_by_role("button", name="Empty the board").click()
     answer(page, editor)
     expect(root.locator(".pl-block")).to_have_count(0)
@@ -291,7 +291,7 @@ def test_axe_finds_nothing_in_an_illegal_order_or_beside_a_run(page, root, edito
 
 
 def test_the_legend_names_what_memory_is_counted_in_and_too_much_is_marked(page):
-    root = bench.mount_with_kernel(page, show.ScheduleEditor(interleaved(2, 4), memory_limit=2))
+    root = bench.mount(page, show.ScheduleEditor(interleaved(2, 4), memory_limit=2))
     expect(root.locator(".pl-of-held")).to_have_text("micro-batches of 2 stages held")
     expect(root.locator(".pl-head").first).to_contain_text("holds 2.5 of 2: too many")
     expect(root.locator(".pl-memory.pl-over")).to_have_count(1)
@@ -313,7 +313,7 @@ def test_run_draws_what_was_measured_of_this_order(page, root, editor):
 
 
 def test_without_a_run_there_is_no_button_and_without_a_par_no_score(page):
-    root = bench.mount_with_kernel(page, show.ScheduleEditor(one_f_one_b(2, 2)))
+    root = bench.mount(page, show.ScheduleEditor(one_f_one_b(2, 2)))
     expect(root.get_by_role("button", name="Run it")).to_be_hidden()
     expect(root.locator(".pl-score")).to_be_hidden()
 
@@ -321,7 +321,7 @@ def test_without_a_run_there_is_no_button_and_without_a_par_no_score(page):
 def test_blocks_that_go_while_others_glide(page):
     page.emulate_media(reduced_motion="no-preference")
     editor = show.ScheduleEditor(gpipe(2, 2))
-    root = bench.mount_with_kernel(page, editor)
+    root = bench.mount(page, editor)
     drag(page, root, "0B1", left_of(root, "0F0"))
     root.get_by_role("button", name="Split every B").click()
     answer(page, editor)
@@ -333,7 +333,7 @@ def test_blocks_that_go_while_others_glide(page):
 def test_eight_ranks_fit_and_the_buttons_stay_in_sight_after_a_run(page):
     page.set_viewport_size({"width": 1070 + 32, "height": 720})
     editor = show.ScheduleEditor(one_f_one_b(8, 16), memory_limit=8, run=run_emulated)
-    root = bench.mount_with_kernel(page, editor)
+    root = bench.mount(page, editor)
     page.locator("#outside").evaluate("node => node.remove()")
     assert root.bounding_box()["width"] == 1070
     root.get_by_role("button", name="Run it").click()
@@ -359,7 +359,7 @@ def ground_of(place):
 
 
 def test_later_stages_are_pale_and_idle_time_is_the_darkest_of_all(page):
-    root = bench.mount_with_kernel(page, show.ScheduleEditor(interleaved(2, 4)))
+    root = bench.mount(page, show.ScheduleEditor(interleaved(2, 4)))
     fills = {name: ground_of(block(root, name)) for name in ("0F0", "2F0", "0B0", "2B0")}
     idle = bench.brightness(root.locator(".pl-legend .pl-idle").evaluate(INK_OF_IDLE))
     assert fills["2F0"] > fills["0F0"] + 30 and fills["2B0"] > fills["0B0"] + 20
@@ -482,7 +482,7 @@ def test_a_dragged_block_that_is_gone_ends_the_drag(page, root, editor):
 def test_at_an_end_of_the_board_it_scrolls_along(page):
     page.set_viewport_size({"width": 420, "height": 900})
     editor = show.ScheduleEditor(one_f_one_b(2, 14))  # too long for a page this narrow
-    root = bench.mount_with_kernel(page, editor)
+    root = bench.mount(page, editor)
     board = root.locator(".pl-board").bounding_box()
     _, y = grasp(page, root, "1F0")
     page.mouse.move(board["x"] + board["width"] - 4, y, steps=3)
@@ -521,7 +521,7 @@ def test_the_table_says_the_same(root):
 
 def test_blocks_fit_their_letters_and_unmounting_cleans_up(page):
     schedule = split_backwards(one_f_one_b(6, 12))  # W is the widest letter
-    root = bench.mount_with_kernel(page, show.ScheduleEditor(schedule, projector=True))
+    root = bench.mount(page, show.ScheduleEditor(schedule, projector=True))
     assert root.locator(".pl-block").evaluate_all("all => all.every((n) => n.scrollWidth <= n.clientWidth)")
     assert block(root, "0F0").bounding_box()["height"] >= 24
     page.set_viewport_size({"width": 420, "height": 900})

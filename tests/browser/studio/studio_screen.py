@@ -113,8 +113,8 @@ class Plot:
         expect(self.pic).to_have_attribute("aria-label", re.compile(f", {sizes}"))
 
 
-def mount(page, studio, with_kernel=True):
-    root = (bench.mount_with_kernel if with_kernel else bench.mount)(page, studio)
+def mount(page, studio):
+    root = bench.mount(page, studio)
     page.evaluate(PREPARE, str(studio._esm))
     return root
 

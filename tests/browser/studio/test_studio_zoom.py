@@ -82,7 +82,7 @@ def test_32_by_256_is_one_tint_beside_the_other(chromium_page):
     """Boxes of about a pixel: nothing but work where a rank works, no outline of it, and long waits stay sharp."""
     chromium_page.set_viewport_size({"width": 1280, "height": 720})
     studio = show.BubbleStudio("1F1B", 32, 256, Costs(1.0, 0.9, 0.5))
-    root = mount(chromium_page, studio, with_kernel=False)
+    root = mount(chromium_page, studio)
     long = studio.timeline.makespan
     plot = Plot(root, view=(0, long), ranks=32)
     tints = [bytes.fromhex(LIGHT.fill_of(kind)[1:]) for kind in "FB"]
