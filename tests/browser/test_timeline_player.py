@@ -59,47 +59,40 @@ def test_boxes_of_one_width_have_one_form_of_label(chromium_page):
     assert forms == [1, 2, 2]
 
 
-def test_keys_step_jump_and_stay_inside(chromium_page, player):
-    live = player.locator("[aria-live=polite]")
+def test_keys_step_jump_stay_inside_and_choose_the_rank_that_is_spelled_out(chromium_page, player):
+    grid, live, info = player.get_by_role("grid"), player.locator("[aria-live=polite]"), player.locator(".pl-info")
     expect(live).to_have_text(AT_START)
-    player.get_by_role("grid").focus()
-    for key, sentence in [
-        ("ArrowRight", AT_100),
-        ("End", AT_END),
-        ("ArrowRight", AT_END),
-        ("Home", AT_START),
+    grid.focus()
+    expect(info).to_have_text("F0 (forward) on rank 0: 0 s to 100 ms, 100 ms")
+    running = "F0 (forward) on rank 1: 100 ms to 200 ms, 100 ms"
+    for key, sentence, spelled_out in [
+        ("ArrowDown", AT_START, "rank 1 is idle"),
+        ("ArrowRight", AT_100, running),
+        ("End", AT_END, "rank 1 is idle"),
+        ("ArrowRight", AT_END, "rank 1 is idle"),
+        ("Home", AT_START, "rank 1 is idle"),
+        ("ArrowLeft", AT_START, "rank 1 is idle"),
+        ("Control+ArrowRight", AT_START, "rank 1 is idle"),
+        ("ArrowRight", AT_100, running),
     ]:
         chromium_page.keyboard.press(key)
         expect(live).to_have_text(sentence)
-    chromium_page.keyboard.press("ArrowLeft")
-    chromium_page.keyboard.press("Control+ArrowRight")
-    expect(live).to_have_text(AT_START)
-    assert chromium_page.evaluate("window.model.get('step')") == 0
-
-
-def test_up_and_down_choose_the_rank_that_is_spelled_out(chromium_page, player):
-    grid, info = player.get_by_role("grid"), player.locator(".pl-info")
-    grid.focus()
-    expect(info).to_have_text("F0 (forward) on rank 0: 0 s to 100 ms, 100 ms")
-    chromium_page.keyboard.press("ArrowDown")
-    expect(info).to_have_text("rank 1 is idle")
-    chromium_page.keyboard.press("ArrowRight")
-    expect(info).to_have_text("F0 (forward) on rank 1: 100 ms to 200 ms, 100 ms")
+        expect(info).to_have_text(spelled_out)
     active = grid.get_attribute("aria-activedescendant")
-    expect(player.locator(f"#{active}")).to_have_attribute("aria-label", info.text_content())
+    expect(player.locator(f"#{active}")).to_have_attribute("aria-label", running)
 
 
 def test_buttons_and_slider(chromium_page, player):
-    live = player.locator(".pl-live")
-    expect(player.get_by_role("button", name="Step back")).to_be_disabled()
-    player.get_by_role("button", name="Step forward").click()
+    live, slider = player.locator(".pl-live"), player.get_by_role("slider", name="Time")
+    back, forward = (player.get_by_role("button", name=f"Step {way}") for way in ("back", "forward"))
+    expect(back).to_be_disabled()
+    forward.click()
     expect(live).to_have_text(AT_100)
-    slider = player.get_by_role("slider", name="Time")
     expect(slider).to_have_attribute("aria-valuetext", AT_100)
     slider.focus()
     chromium_page.keyboard.press("End")
     expect(live).to_have_text(AT_END)
-    expect(player.get_by_role("button", name="Step forward")).to_be_disabled()
+    expect(forward).to_be_disabled()
 
 
 def test_space_plays_to_the_end_without_a_flood_of_announcements(own_page, timeline):
@@ -203,21 +196,16 @@ def test_from_afar_many_rows_can_be_read_and_scroll(chromium_page):
     assert box["y"] <= last["y"] and last["y"] + last["height"] <= box["y"] + box["height"]
 
 
-def test_one_widget_fills_the_window_at_a_time(chromium_page, timeline):
-    player = bench.mount(chromium_page, show.TimelinePlayer(timeline, projector=True))
-    chromium_page.evaluate("document.dispatchEvent(new CustomEvent('pl-projector', { detail: document.body }))")
-    expect(player.get_by_role("button", name="Projector")).to_have_attribute("aria-pressed", "false")
-    assert chromium_page.evaluate("window.model.get('projector')") is False
-
-
-def test_a_widget_that_stands_twice_in_a_page_fills_the_window(chromium_page, timeline):
+def test_a_widget_that_stands_twice_in_a_page_fills_the_window_until_another_does(chromium_page, timeline):
     widget = show.TimelinePlayer(timeline)
     player = bench.mount(chromium_page, widget)
     chromium_page.evaluate(bench.SHOW_AGAIN, str(widget._esm))
     expect(player).to_have_count(2)
-    player.first.get_by_role("button", name="Projector").click()
     pressed = player.get_by_role("button", name="Projector", pressed=True)
-    expect(pressed).to_have_count(2)
-    chromium_page.keyboard.press("Escape")
-    expect(pressed).to_have_count(0)
-    expect(chromium_page.locator(":popover-open")).to_have_count(0)
+    another = "document.dispatchEvent(new CustomEvent('pl-projector', { detail: document.body }))"
+    for leave in (lambda: chromium_page.keyboard.press("Escape"), lambda: chromium_page.evaluate(another)):
+        player.first.get_by_role("button", name="Projector").click()
+        expect(pressed).to_have_count(2)
+        leave()
+        expect(pressed).to_have_count(0)
+        expect(chromium_page.locator(":popover-open")).to_have_count(0)

@@ -1,4 +1,8 @@
-// The timeline player: draws the spans, moves the cursor. Words and frames come from Python.
+// The timeline player: draws the spans, moves the cursor; buttons and keys step, space plays. Words and frames come from
+// Python.
+
+const MOVES = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+const JUMP_MS = 900; // from frame to frame, where motion is unwanted
 
 /** Sizes in pixels for a width and a reading distance; from afar the rows share a height, and many of them scroll. */
 function geometryOf(width, height, numRanks, hasWire) {
@@ -13,9 +17,9 @@ function sentenceOf(span) {
   return `${span.text} (${span.name}) on rank ${span.rank}: ${span.from} to ${span.to}, ${span.lasts}`;
 }
 
-class PlayerView extends SteppedView {
+class PlayerView extends View {
   constructor(context) {
-    super(context, "player", "Timeline", 900);
+    super(context, "player", "Timeline");
     this.prefix = uniqueName("player");
     this.spans = this.get("spans");
     this.frames = this.get("frames");
@@ -25,8 +29,10 @@ class PlayerView extends SteppedView {
     this.still = window.matchMedia("(prefers-reduced-motion: reduce)");
     this.rank = 0; // the row whose action is spelled out
     this.shown = null; // the time under the cursor between two frames while playing
+    this.timer = 0;
     this.boxes = [];
     this.addParts();
+    this.stops.push(() => this.stop());
     this.root.addEventListener("keydown", this.safely(this.press));
     this.follow(["step"], this.show);
     this.followWidth(this.grid, this.draw);
@@ -35,10 +41,16 @@ class PlayerView extends SteppedView {
   get last() {
     return this.frames.length - 1;
   }
+  get step() {
+    return Math.min(this.last, this.get("step"));
+  }
   get frame() {
     return this.frames[this.step];
   }
   addParts() {
+    this.back = buttonOf("Step back", () => this.seek(this.step - 1));
+    this.play = buttonOf("", () => this.toggle(), { class: "pl-play" });
+    this.forth = buttonOf("Step forward", () => this.seek(this.step + 1));
     const seek = () => this.seek(Number(this.slider.value));
     this.slider = element("input", { type: "range", min: 0, max: this.last, step: 1, "aria-label": "Time", input: seek });
     const name = `Timeline: ${this.get("title")}. Arrow keys step, space plays, up and down choose a rank.`;
@@ -159,7 +171,10 @@ class PlayerView extends SteppedView {
     this.say(sentence);
     this.slider.value = this.step;
     this.slider.setAttribute("aria-valuetext", sentence);
-    this.showPlayer();
+    this.back.disabled = this.step === 0;
+    this.forth.disabled = this.step === this.last;
+    this.play.textContent = this.timer ? "Pause" : "Play";
+    this.keepKeys();
     const lines = [...this.table.querySelectorAll("tbody tr")];
     lines.forEach((line, index) => line.classList.toggle("pl-running", runs.has(index)));
     if (running.length && lines.length) this.table.scrollTop = lines[running[0]].offsetTop - this.table.clientHeight / 2;
@@ -186,24 +201,54 @@ class PlayerView extends SteppedView {
   }
 
   // Playing: the whole run in 5 to 30 seconds, smoothly, or in jumps where motion is unwanted
-  wait() {
-    if (this.still.matches) return super.wait();
+  go(to) {
+    this.set("step", Math.min(this.last, Math.max(0, to)));
+  }
+  seek(to) {
+    this.pause();
+    this.go(to);
+  }
+  toggle() {
+    if (this.timer) this.pause();
+    else this.start();
+  }
+  start() {
+    if (this.step === this.last) this.go(0);
+    this.live.setAttribute("aria-live", "off"); // a stream of announcements helps nobody
+    if (this.still.matches) this.jumpLater();
+    else this.glide();
+    this.show();
+  }
+  jumpLater() {
+    this.timer = setTimeout(() => {
+      this.go(this.step + 1);
+      if (this.step === this.last) this.pause();
+      else this.jumpLater();
+    }, JUMP_MS);
+  }
+  glide() {
     const length = Math.min(30, Math.max(5, this.frames.length * 0.4)) * 1000;
     const begin = performance.now() - (this.frame.time / this.total) * length;
-    const smooth = (now) => {
+    const move = (now) => {
       this.shown = Math.max(this.frame.time, Math.min(this.total, ((now - begin) / length) * this.total));
       const next = this.frameAt(this.shown);
       if (next !== this.step) this.go(next);
       else this.show();
       if (next === this.last) this.pause();
-      else this.timer = requestAnimationFrame(smooth);
+      else this.timer = requestAnimationFrame(move);
     };
-    this.timer = requestAnimationFrame(smooth);
+    this.timer = requestAnimationFrame(move);
+  }
+  pause() {
+    this.stop();
+    this.live.setAttribute("aria-live", "polite");
+    this.show();
   }
   stop() {
     cancelAnimationFrame(this.timer);
+    clearTimeout(this.timer);
+    this.timer = 0;
     this.shown = null;
-    super.stop();
   }
   frameAt(time) {
     let at = 0;

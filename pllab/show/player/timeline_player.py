@@ -31,7 +31,7 @@ class TimelinePlayer(Widget):
         ValueError: the timeline is empty.
     """
 
-    _esm, _css = sources_of(__file__, "view.js", "stepping.js", "boxes.js")
+    _esm, _css = sources_of(__file__, "view.js", "boxes.js")
 
     spans = traitlets.List(traitlets.Dict()).tag(sync=True)
     frames = traitlets.List(traitlets.Dict()).tag(sync=True)
