@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 
 from pllab import show
+from pllab.simulate import Costs, simulate
+from pllab.timeline import Timeline
 from tests.browser import bench
 from tests.browser.bench import expect
 
@@ -117,6 +119,11 @@ def mount(page, studio):
     root = bench.mount(page, studio)
     page.evaluate(PREPARE, str(studio._esm))
     return root
+
+
+def run_slowly(schedule):
+    """A run a tenth slower than predicted."""
+    return Timeline.of(simulate(schedule, Costs(1.1, 1.1, 1.1)).spans, "real", schedule.num_ranks)
 
 
 def live_of(root):

@@ -7,11 +7,10 @@ import pytest
 from pllab import show
 from pllab.schedule import Schedule, one_f_one_b
 from pllab.show.studio.settings import STORIES, TOUR
-from pllab.simulate import Costs, simulate
-from pllab.timeline import Timeline
+from pllab.simulate import Costs
 from tests.browser import bench
 from tests.browser.bench import expect
-from tests.browser.studio.studio_screen import Plot, live_of, mount
+from tests.browser.studio.studio_screen import Plot, live_of, mount, run_slowly
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
@@ -25,14 +24,9 @@ BOXES = """root => [...root.querySelectorAll(
   })"""
 
 
-def run(schedule):
-    """A run a tenth slower than predicted."""
-    return Timeline.of(simulate(schedule, Costs(1.1, 1.1, 1.1)).spans, "real", schedule.num_ranks)
-
-
 @pytest.fixture
 def touring(chromium_page):
-    studio = show.BubbleStudio("1F1B", 4, 8, run=run)
+    studio = show.BubbleStudio("1F1B", 4, 8, run=run_slowly)
     return studio, mount(chromium_page, studio)
 
 
@@ -57,11 +51,11 @@ def test_buttons_numbers_and_a_clicker_go_from_stop_to_stop(chromium_page, touri
     back.click()
     is_at(root, studio, 0)
     expect(back).to_be_disabled()
+    expect(root.locator(".pl-pic")).to_be_focused()  # which has the keys of a button that is disabled
     for stop in (1, 2, 3, 4):
         ahead.click()
         is_at(root, studio, stop)
     expect(ahead).to_be_disabled()
-    root.locator(".pl-pic").first.focus()
     for key, stop in (("PageUp", 3), ("PageUp", 2), ("PageDown", 3), ("1", 0), ("4", 3), ("PageDown", 4), ("2", 1)):
         chromium_page.keyboard.press(key)
         is_at(root, studio, stop)
@@ -70,29 +64,12 @@ def test_buttons_numbers_and_a_clicker_go_from_stop_to_stop(chromium_page, touri
     chromium_page.keyboard.press("5")
     is_at(root, studio, 4)
     assert studio.measured and studio.family == TOUR[2], "the run is of what was on screen"
-
-
-def test_a_button_that_is_disabled_leaves_its_keys_to_the_picture(chromium_page, touring):
-    studio, root = touring
-    root.get_by_role("button", name="Back", exact=True).click()
-    is_at(root, studio, 0)
-    expect(root.locator(".pl-pic")).to_be_focused()
-    chromium_page.keyboard.press("PageDown")
-    is_at(root, studio, 1)
-    root.get_by_role("button", name="Run it").focus()
-    chromium_page.evaluate("model.set('running', true)")
-    expect(root.locator(".pl-pic")).to_be_focused()
-
-
-def test_a_stop_is_one_schedule_that_ends_at_a_barrier(chromium_page, touring):
-    studio, root = touring
     root.get_by_role("combobox", name="Compare with").select_option("ZB-V")
     root.get_by_role("button", name="steady state").click()
-    expect(root.locator(".pl-plot")).to_have_count(2)
     root.locator(".pl-pic").first.focus()
     chromium_page.keyboard.press("4")
     is_at(root, studio, 3)
-    assert (studio.compare, studio.steady) == ("", False)
+    assert (studio.compare, studio.steady) == ("", False), "a stop is one schedule that ends at a barrier"
 
 
 def test_without_a_run_the_last_stop_is_dimmed_and_says_what_is_missing(chromium_page, root, studio):
@@ -106,25 +83,19 @@ def test_without_a_run_the_last_stop_is_dimmed_and_says_what_is_missing(chromium
     expect(root.get_by_role("button", name="Next", exact=True)).to_be_disabled()
 
 
-def test_beside_the_tour_next_leads_to_its_first_stop_and_back_nowhere(chromium_page):
-    studio = show.BubbleStudio("ZB-V", 4, 8)
-    root = mount(chromium_page, studio)
-    expect(root.get_by_role("button", name="Back", exact=True)).to_be_disabled()
-    root.get_by_role("button", name="Next", exact=True).click()
-    is_at(root, studio, 0)
-
-
-def test_a_run_is_not_asked_for_while_one_is_under_way(chromium_page):
+def test_beside_the_tour_next_leads_to_its_first_stop_and_a_run_under_way_is_not_asked_for_again(chromium_page):
     asked = []
 
     def counted(schedule):
         asked.append(schedule)
-        return run(schedule)
+        return run_slowly(schedule)
 
     studio = show.BubbleStudio("ZB-V", 4, 8, run=counted)
     root = mount(chromium_page, studio)
-    root.locator(".pl-pic").focus()
+    expect(root.get_by_role("button", name="Back", exact=True)).to_be_disabled()
+    root.get_by_role("button", name="Run it").focus()
     chromium_page.evaluate("model.set('running', true)")
+    expect(root.locator(".pl-pic")).to_be_focused()
     chromium_page.keyboard.press("5")
     stop = root.get_by_role("button", name="Stop 5: your own run")
     expect(stop).to_be_disabled()
@@ -133,11 +104,15 @@ def test_a_run_is_not_asked_for_while_one_is_under_way(chromium_page):
     chromium_page.keyboard.press("5")
     is_at(root, studio, 4)
     assert len(asked) == 1
+    more = root.get_by_role("button", name="more ranks")
+    more.click()
+    root.get_by_role("button", name="Next", exact=True).click()
+    is_at(root, studio, 0)
 
 
 def test_a_run_that_was_given_is_the_last_stop_in_the_hand_out_too(chromium_page, tmp_path):
     mine = Schedule(one_f_one_b(3, 4).rows, "mine")
-    studio = show.BubbleStudio(mine, measured=run(mine))
+    studio = show.BubbleStudio(mine, measured=run_slowly(mine))
     (tmp_path / "studio.html").write_text(studio.export_html(ranks=[3], microbatches=[4]), encoding="utf-8")
     root = mount(chromium_page, studio)
     for page_too in (False, True):
@@ -152,27 +127,17 @@ def test_a_run_that_was_given_is_the_last_stop_in_the_hand_out_too(chromium_page
         expect(live_of(root)).to_contain_text("on all ranks, real")
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["cell", "projector"])
-def test_where_memory_is_the_point_a_staircase_has_40_pixels(chromium_page, large):
-    chromium_page.set_viewport_size({"width": 1280, "height": 720})
-    root = mount(chromium_page, show.BubbleStudio("GPipe", 4, 8, projector=large))
-    root.locator(".pl-pic").focus()
-    chromium_page.keyboard.press("2")
-    expect(root.locator(".pl-name")).to_have_text("1F1B")
-    place = Plot(root).at(0, 0)
-    assert place.mem >= 40 and place.box >= 20
-
-
 @pytest.mark.parametrize("width", [880, 1280, 1920])
 @pytest.mark.parametrize("large", [False, True], ids=["cell", "projector"])
 def test_nothing_moves_by_a_pixel(chromium_page, width, large):
     """Pointed at, followed, played, in another measure, in another family."""
     chromium_page.set_viewport_size({"width": width, "height": 720})
-    studio = show.BubbleStudio("1F1B", 4, 8, Costs(0.010, 0.010, 0.010, p2p=0.001), run=run, projector=large)
+    studio = show.BubbleStudio("1F1B", 4, 8, Costs(0.010, 0.010, 0.010, p2p=0.001), run=run_slowly, projector=large)
     root = mount(chromium_page, studio)
     plot = Plot(root, view=(0.0, studio.timeline.makespan))
     rest = root.evaluate(BOXES)
     assert len(rest) > 40
+    assert plot.at(0, 0).mem >= 40 and plot.at(0, 0).box >= 20, "a staircase that can be read, below its work"
 
     def holds(what):
         moved = [f"{one} is {other}" for one, other in zip(rest, root.evaluate(BOXES), strict=True) if one != other]
@@ -221,17 +186,21 @@ def test_the_legend_is_one_line_with_every_kind_and_hatched_idle_time(chromium_p
     assert len(set(grounds)) >= 5 and "repeating-linear-gradient" in grounds[4]
 
 
-def test_a_family_that_does_not_exist_here_is_dimmed_and_says_why(chromium_page):
+def test_what_does_not_exist_here_is_dimmed_or_refused_and_says_why(chromium_page):
     studio = show.BubbleStudio(Schedule(one_f_one_b(3, 4).rows, 'a "quoted" one'), compare="GPipe")
     root = mount(chromium_page, studio)
     family, compare = (root.get_by_role("combobox", name=name) for name in ("Schedule", "Compare with"))
     names = family.locator("option").all_text_contents()
-    family.select_option("1F1B")
+    missing = re.compile("is for 3 ranks, 4 micro-batches and not for 4 ranks")
     root.get_by_role("button", name="more ranks").click()
+    expect(root.get_by_role("alert")).to_have_text(missing)
+    Plot(root).has("3 ranks, 4 micro-batches")  # the picture stays
+    family.select_option("1F1B")
+    expect(root.get_by_role("alert")).to_have_count(0)
     Plot(root).has("4 ranks, 4 micro-batches")
     dimmed = compare.locator("option:disabled")
     expect(dimmed).to_have_text(['a "quoted" one'])
-    expect(dimmed).to_have_attribute("title", re.compile("is for 3 ranks, 4 micro-batches and not for 4 ranks"))
+    expect(dimmed).to_have_attribute("title", missing)
     expect(family.locator("option:disabled")).to_have_count(0)  # it brings its size
     assert family.locator("option").all_text_contents() == names, "families stand in one order"
     family.select_option('a "quoted" one')
