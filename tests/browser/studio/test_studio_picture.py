@@ -10,7 +10,7 @@ import pytest
 from pllab import show
 from pllab.schedule import needs
 from pllab.show.studio.settings import FAMILIES
-from pllab.show.theme import DARK, LIGHT, mix, write_percent, write_seconds
+from pllab.show.theme import DARK, LIGHT, mix, write_percent
 from pllab.simulate import Costs, gaps
 from tests.browser import bench
 from tests.browser.bench import expect
@@ -67,26 +67,6 @@ def rows_in_view(plot, height, with_memory):
         assert not with_memory or (LIGHT.held in held and is_outlined), f"no memory of rank {rank}: {held}"
 
 
-def test_the_picture_comes_first_at_720_lines(chromium_page):
-    chromium_page.set_viewport_size({"width": 1280, "height": 720})
-    root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1"))
-    root.evaluate("node => node.scrollIntoView()")
-    at = root.evaluate(PLACES)
-    assert at["plots"]["height"] >= 0.6 * at["root"]["height"] and at["root"]["height"] <= 720
-    middles = {round((one["top"] + one["bottom"]) / 2) for one in at["controls"]}
-    assert max(middles) - min(middles) <= 2, "the controls are one row"
-    assert at["bar"]["height"] < 40 and at["bar"]["bottom"] <= at["plots"]["top"]
-    expect(root.get_by_role("dialog")).to_have_count(0)
-    for number in (0, 1):
-        rows_in_view(Plot(root, number), 720, with_memory=True)
-    assert at["say"]["bottom"] <= 720
-    text = root.evaluate(READ)
-    for number in ("27.3 %", "11.1 %", "33 s", "27 s", "holds 4 micro-batches"):
-        assert text.count(number) == 1, f"{number} in {text}"
-    chromium_page.set_viewport_size({"width": 1280, "height": 620})
-    chromium_page.wait_for_function("document.querySelector('.pl-studio').offsetHeight <= 620")
-
-
 def test_projector_enlarges_the_picture_and_fills_the_screen(chromium_page):
     chromium_page.set_viewport_size({"width": 1280, "height": 720})
     studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
@@ -116,29 +96,22 @@ def test_projector_enlarges_the_picture_and_fills_the_screen(chromium_page):
         assert root.bounding_box() == before, "it comes back where it was"
     chromium_page.keyboard.press("f")
     chromium_page.wait_for_function("document.fullscreenElement !== null")
+    chromium_page.keyboard.press("ArrowRight")
+    chromium_page.keyboard.press("Escape")
+    chromium_page.wait_for_function("!model.busy && !Object.keys(model.changed).length")  # the kernel knows
+    assert studio.selected == "" and root.bounding_box()["x"] == 0, "Escape lets go of an action first"
     chromium_page.evaluate("document.exitFullscreen()")  # as the browser's own Escape does
     expect(button).to_have_attribute("aria-pressed", "false")
     assert not studio.projector
 
 
-def test_escape_lets_go_of_an_action_before_it_leaves_the_projector(chromium_page):
-    studio = show.BubbleStudio("1F1B", 4, 8, projector=True)
-    root = mount(chromium_page, studio)
-    expect(root.locator(".pl-pic")).to_be_focused()
-    chromium_page.keyboard.press("ArrowRight")
-    chromium_page.keyboard.press("Escape")
-    chromium_page.wait_for_function("!model.busy && !Object.keys(model.changed).length")  # the kernel knows
-    assert studio.selected == "" and root.bounding_box()["x"] == 0
-    chromium_page.keyboard.press("Escape")
-    chromium_page.wait_for_function("document.querySelector('.pl-studio').getBoundingClientRect().x === 16")
-    assert not studio.projector
-
-
-def test_the_picture_stays_when_narrow_and_when_zoomed(own_page):
-    studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
-    root = mount(own_page, studio)
+def test_the_picture_comes_first_at_every_size_and_zoom(own_page):
+    root = mount(own_page, show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1"))
+    text = root.evaluate(READ)
+    for number in ("27.3 %", "11.1 %", "33 s", "27 s", "holds 4 micro-batches"):
+        assert text.count(number) == 1, f"{number} in {text}"
     screen = own_page.context.new_cdp_session(own_page)
-    for width, height, ratio in ((900, 700, 1), (640, 360, 2), (420, 700, 1)):
+    for width, height, ratio in ((1280, 720, 1), (1280, 620, 1), (900, 700, 1), (640, 360, 2), (420, 700, 1)):
         metrics = {"width": width, "height": height, "deviceScaleFactor": ratio, "mobile": False}
         screen.send("Emulation.setDeviceMetricsOverride", metrics)
         own_page.wait_for_function(
@@ -150,10 +123,17 @@ def test_the_picture_stays_when_narrow_and_when_zoomed(own_page):
             arg=ratio,
         )
         assert own_page.evaluate("document.documentElement.scrollWidth") <= width
+        root.evaluate("node => node.scrollIntoView()")
         at = root.evaluate(PLACES)
         assert at["plots"]["height"] >= 0.6 * at["root"]["height"]
+        if width == 1280:
+            middles = {round((one["top"] + one["bottom"]) / 2) for one in at["controls"]}
+            assert max(middles) - min(middles) <= 2, "the controls are one row"
+            assert at["bar"]["height"] < 40 and at["bar"]["bottom"] <= at["plots"]["top"]
+            assert at["root"]["height"] <= height and at["say"]["bottom"] <= height
         for number in (0, 1):
-            root.locator(".pl-plot").nth(number).evaluate("node => node.scrollIntoView()")
+            if width < 1280:
+                root.locator(".pl-plot").nth(number).evaluate("node => node.scrollIntoView()")
             rows_in_view(Plot(root, number), height, with_memory=height > 400)
 
 
@@ -286,48 +266,29 @@ def test_pointing_at_idle_time_says_and_shows_its_cause(chromium_page, root):
     expect(live).to_have_text("Rank 0 idle 4 s to 10 s, 6 s, waiting for 1B0 of rank 1; then 0B0.")
 
 
-def exact(seconds, makespan):
-    """A time with the digits that sentences have."""
-    return f"{seconds * 1e3:.5g} ms" if makespan < 1 else f"{seconds:.5g} s"
-
-
-def sentences_of_gaps(studio):
-    """What `pllab.simulate.gaps` finds, in the words of the browser: the parts of one wait are one gap there."""
-    ends = {str(one.action): one.end for one in studio.timeline.spans}
-    rank_of = {str(one.action): one.rank for one in studio.timeline.spans}
-    starting = {(one.rank, one.start): one.action for one in studio.timeline.spans}
-    long = studio.timeline.makespan
-    waits = []
+def waits_of(studio):
+    """What `pllab.simulate.gaps` finds: rank, start, end, and what it waits for; the parts of one wait are one gap here."""
+    waits = {}
     for gap in gaps(studio.schedule, studio.timeline, studio.costs):
-        if waits and (waits[-1][-1].rank, waits[-1][-1].end) == (gap.rank, gap.start):
-            waits[-1].append(gap)
-        elif gap.duration > 1e-9:
-            waits.append([gap])
-    for parts in waits:
-        rank, start, end = parts[0].rank, parts[0].start, parts[-1].end
-        idle = f"Rank {rank} idle {exact(start, long)} to {exact(end, long)}, {write_seconds(end - start)}"
-        if parts[0].cause == "drain":
-            yield f"{idle}: nothing left to do, and the step ends at a barrier."
-            continue
-        (cause,) = {str(one.waited_for) for one in parts}
-        travels = end - ends[cause]
-        assert (travels > 1e-9) == any(one.cause in ("message", "start-up") for one in parts)
-        message = f", whose message travels {write_seconds(travels)}" if travels > 1e-9 else ""
-        yield f"{idle}, waiting for {cause} of rank {rank_of[cause]}{message}; then {starting[rank, end]}."
+        if gap.duration > 1e-9:
+            waits.setdefault((gap.rank, gap.waited_for), []).append(gap)
+    return [(rank, parts[0].start, parts[-1].end, cause and str(cause)) for (rank, cause), parts in waits.items()]
 
 
-# What the browser works out from the bytes of a schedule: what waits for what, by names, the sentence of every gap, the
-# memory of every rank, and the idle share in both measures.
+# What the browser works out from the bytes of a schedule: what needs what, by names, every gap, the memory of every rank,
+# and the idle share in both measures.
 WORKED_OUT = """([blocks, numbers, changes]) => blocks.map((text, at) => {
-  const { readActions, labelOf, runOf, heldOf, sayGap } = window.parts;
+  const { readActions, labelOf, runOf, heldOf } = window.parts;
   const actions = readActions(new DataView(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer));
   const run = runOf(numbers[at], actions);
   const name = (i) => labelOf(actions, i, true);
-  const waits = [...actions.rank].map((_, i) => [name(i), run.links.before(i).map(name)]);
+  const needs = [...actions.rank].map((_, i) => [name(i), run.links.before(i).map(name)]);
+  const waits = run.gaps.map(({ rank, from, to, i }) =>
+    [rank, from, to, i < actions.first[rank + 1] ? name(run.links.sender(i)) : null]);
   const idleOf = (gaps) => gaps.reduce((all, { from, to }) => all + to - from, 0) / actions.numRanks;
   const shares = [idleOf(run.gaps) / run.step.length_s, idleOf(run.steadyGaps) / run.steady.length_s];
   const held = Array.from({ length: actions.numRanks }, (_, rank) => heldOf(actions, rank, changes, run.unit));
-  return [waits, run.gaps.map((gap) => sayGap(run, gap, false)), held, ...shares];
+  return [needs, waits, held, ...shares];
 })"""
 
 
@@ -338,7 +299,7 @@ def stairs_of(studio, rank):
     return list(lasting.items())
 
 
-def test_waits_gaps_and_memory_are_pythons(chromium_page):
+def test_needs_waits_and_memory_are_pythons(chromium_page):
     studios = [show.BubbleStudio(family, 3, 5, Costs(1.0, 0.9, 0.4, p2p=0.35)) for family in FAMILIES]
     studios += [show.BubbleStudio("ZB-V", 2, 4, Costs(0.02, 0.018, 0.009, p2p=0.004))]
     studios += [show.BubbleStudio("ZB-H2", 4, 8, Costs(1.0, 1.0, 1.0, p2p=0.01))]  # whose measures differ
@@ -347,12 +308,12 @@ def test_waits_gaps_and_memory_are_pythons(chromium_page):
     numbers = [studio.view["runs"][0] for studio in studios]
     changes = studios[0].options["changes"]
     answers = chromium_page.evaluate(WORKED_OUT, [blocks, json.loads(json.dumps(numbers)), changes])
-    for studio, (waits, said, held, step, steady) in zip(studios, answers, strict=True):
+    for studio, (needed, waits, held, step, steady) in zip(studios, answers, strict=True):
         present = set(studio.schedule.actions())
         before = {str(one): {str(need) for need in needs(one, studio.schedule.num_stages, present)} for one in present}
-        assert {name: set(needed) for name, needed in waits} == before, studio.family
-        assert said == list(sentences_of_gaps(studio)), studio.family
-        assert any("travels" in one for one in said) and any("nothing left" in one for one in said), studio.family
+        assert {name: set(inputs) for name, inputs in needed} == before, studio.family
+        for wait, expected in zip(waits, waits_of(studio), strict=True):
+            assert wait == pytest.approx(expected, abs=1e-5), studio.family
         for rank, stairs in enumerate(held):
             assert np.array(stairs) == pytest.approx(np.array(stairs_of(studio, rank)), abs=1e-5), studio.family
         assert step == pytest.approx(studio.timeline.bubble_fraction, abs=1e-5), studio.family
