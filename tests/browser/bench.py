@@ -91,7 +91,7 @@ PASSED = "window.passed = []; document.addEventListener('keydown', (event) => pa
 
 
 def mount(page, widget):
-    """Draw a widget, whose kernel is this process, and wait until it says that it is drawn; returns the widget's root."""
+    """Draw a widget, whose kernel is this process, and wait until it says that it is drawn; returns its root."""
     known = traits_of(widget)
 
     def change(values):

@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -69,7 +68,7 @@ class Lab:
     url: str
     token: str
     folder: Path
-    pid: int
+    process: psutil.Popen
     originals: tuple[Path, ...]
 
     def address_of(self, notebook: str) -> str:
@@ -85,7 +84,7 @@ class Lab:
         """Shut every kernel down as JupyterLab's menu does; a process that outlives its kernel is an error."""
         for session in json.loads(self.ask("api/sessions")):
             self.ask(f"api/sessions/{session['id']}", "DELETE")
-        _expect_no_strays(psutil.Process(self.pid).children(recursive=True))
+        _expect_no_strays(self.process.children(recursive=True))
 
     def copy_notebooks(self) -> None:
         """Lay the notebooks into the folder as they are in the repository."""
@@ -116,14 +115,17 @@ def jupyterlab(notebooks: list[Path], home: Path, theme: str = "JupyterLab Light
     command = [sys.executable, "-m", "jupyterlab", *FLAGS, f"--ServerApp.root_dir={folder}"]
     with log.open("wb") as output, tempfile.TemporaryDirectory(prefix="lab-") as runtime:
         environment = _environment(home, token, theme) | {"JUPYTER_RUNTIME_DIR": runtime}
-        server = subprocess.Popen(command, cwd=home, env=environment, stdout=output, stderr=output)
+        server = psutil.Popen(command, cwd=home, env=environment, stdout=output, stderr=output)
         try:
             url = _wait_for_url(server, Path(runtime), token, log)
-            lab = Lab(url, token, folder, server.pid, tuple(notebooks))
+            lab = Lab(url, token, folder, server, tuple(notebooks))
             lab.copy_notebooks()
             yield lab
         finally:
-            _stop(server)
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended by itself
+                family = [server, *server.children(recursive=True)]
+                server.terminate()
+                _expect_no_strays(family)
 
 
 def _environment(home: Path, token: str, theme: str) -> dict[str, str]:
@@ -145,7 +147,7 @@ def _environment(home: Path, token: str, theme: str) -> dict[str, str]:
     }
 
 
-def _wait_for_url(server: subprocess.Popen, runtime: Path, token: str, log: Path) -> str:
+def _wait_for_url(server: psutil.Popen, runtime: Path, token: str, log: Path) -> str:
     """The address the server wrote down, once it answers there."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and server.poll() is None:
@@ -156,20 +158,6 @@ def _wait_for_url(server: subprocess.Popen, runtime: Path, token: str, log: Path
                 return url
         time.sleep(0.1)
     raise RuntimeError(f"jupyter lab did not answer within {START_S:g} s; its log ends: {log.read_text()[-2000:]}")
-
-
-def _stop(server: subprocess.Popen) -> None:
-    """Ask the server to end, and its whole family with it."""
-    family = []
-    with contextlib.suppress(psutil.NoSuchProcess):
-        family = psutil.Process(server.pid).children(recursive=True)
-    server.terminate()
-    try:
-        server.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
-    _expect_no_strays(family)
 
 
 def _expect_no_strays(family: list[psutil.Process]) -> None:
@@ -221,9 +209,9 @@ def choose(page, menu, entry):
     page.locator(".lm-Menu").get_by_text(entry, exact=True).click()
 
 
-def use_the_widget(page, root, control, key):
-    """Focus the first widget of this kind and press a key: the spoken line changes. X does not cut the cell."""
-    widget = page.locator(root).first
+def use_the_widget(page, control, key):
+    """Focus the first widget with this control and press a key: the spoken line changes. X does not cut the cell."""
+    widget = page.locator(".pl-widget", has=page.locator(control)).first
     expect(widget).to_have_attribute("data-pl-state", "ready")
     before = widget.locator(".pl-live").text_content()
     widget.locator(control).first.focus()

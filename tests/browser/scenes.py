@@ -9,10 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Scene:
-    """A cell whose last name is `widget`, the class of its root, what takes the focus, and a key that it answers."""
+    """A cell whose last name is `widget`, what takes the focus, and a key that it answers."""
 
     cell: str
-    root: str
     control: str
     key: str
 
@@ -29,7 +28,6 @@ from pllab.schedule import gpipe
 from pllab.show import TimelinePlayer
 from pllab.simulate import simulate
 widget = TimelinePlayer(simulate(gpipe(2, 3)))""",
-        ".pl-player",
         "[role=grid]",
         "ArrowRight",
     ),
@@ -39,7 +37,6 @@ from pllab.pipeline import run_emulated
 from pllab.schedule import one_f_one_b
 from pllab.show import ScheduleEditor
 widget = ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=run_emulated)""",
-        ".pl-editor",
         "[data-id='0F0']",
         "Alt+ArrowRight",  # the kernel answers
     ),
@@ -48,7 +45,6 @@ widget = ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=run_emula
 from pllab.show import BubbleStudio
 from pllab.simulate import simulate
 widget = BubbleStudio("1F1B", 4, 8, run=simulate)""",
-        ".pl-studio",
         ".pl-pic",
         "ArrowRight",
     ),

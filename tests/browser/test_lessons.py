@@ -43,13 +43,12 @@ def test_a_lesson_runs_and_its_widget_follows_the_keyboard(notebook, visitor, la
     open_and_run(visitor, lab_server, notebook.name)
     if number in WIDGETS:
         scene = SCENES[WIDGETS[number]]
-        use_the_widget(visitor, scene.root, scene.control, scene.key)
+        use_the_widget(visitor, scene.control, scene.key)
     if number in SLIDERS:
         try_the_slider(visitor, *SLIDERS[number])
     saved = nbformat.read(lab_server.folder / notebook.name, as_version=4)
     cells = [cell for cell in saved.cells if cell.cell_type == "code"]
     assert [cell.id for cell in cells if not cell.execution_count] == []
-    assert errors_in(cells) == []
 
 
 def try_the_slider(page, before, after):
@@ -60,15 +59,3 @@ def try_the_slider(page, before, after):
     choice.get_by_role("slider").last.focus()
     page.keyboard.press("ArrowRight")
     expect(picture).to_have_attribute("alt", re.compile(f"^{after}"), timeout=60_000)  # the kernel draws it
-
-
-def errors_in(cells):
-    """Error outputs, apart from those of cells that are meant to raise."""
-    meant = {"raises-exception", "nbval-raises-exception"}
-    return [
-        f"{cell.id}: {output.ename}: {output.evalue}"
-        for cell in cells
-        if not meant & set(cell.metadata.get("tags", []))
-        for output in cell.outputs
-        if output.output_type == "error"
-    ]

@@ -1,19 +1,25 @@
-"""The site: its pages open from a file, ask for nothing outside the folder, show every picture, lead to each other."""
+"""The site: its pages open from a file, ask for nothing outside the folder, show every picture, lead to each other.
 
-import base64
+Figures wear the colours of the page, there and in JupyterLab.
+"""
+
+import io
 import re
-import zlib
 from pathlib import Path
 
 import pytest
 
+from pllab import show
 from pllab.lesson.site import HAND_OUT, write_site
-from pllab.show.theme import IN_THE_DARK
-from tests.browser.bench import style_of
+from pllab.schedule import gpipe
+from pllab.show.theme import DARK, LIGHT
+from pllab.simulate import Costs, simulate
+from tests.show.pages import unpacked
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+PACKED = re.compile(r'(?<=id="state">)[^<]*')  # the runs
 HIDDEN = "[...document.images].filter((one) => !one.naturalWidth).map((one) => one.alt)"
 LINKS = "[...document.querySelectorAll('a[href]')].map((one) => one.getAttribute('href'))"
 
@@ -42,13 +48,8 @@ def test_every_page_opens_from_a_file_with_its_pictures_and_links(chromium_page,
 def test_the_page_beside_the_lessons_is_what_the_studio_writes(site):
     """`python -m tests.browser.pictures assets` writes it anew."""
     committed, written = ((folder / HAND_OUT).read_text(encoding="utf-8") for folder in (NOTEBOOKS, site))
-    assert _unpacked(committed) == _unpacked(written)
-
-
-def _unpacked(page):
-    """The page without its packed runs, which two releases of zlib pack in two ways, and the runs themselves."""
-    start, packed, end = re.split(r'(?<=id="state">)([^<]*)', page)
-    return start, zlib.decompress(base64.b64decode(packed)), end
+    assert unpacked(committed) == unpacked(written), "two releases of zlib pack the same in two ways"
+    assert PACKED.sub("", committed) == PACKED.sub("", written)
 
 
 def test_a_lesson_says_its_title_and_shows_its_outputs(chromium_page, site):
@@ -57,16 +58,30 @@ def test_a_lesson_says_its_title_and_shows_its_outputs(chromium_page, site):
     assert chromium_page.get_by_role("img", name=re.compile("63.6 %")).count() > 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_figure_follows_the_scheme_of_the_browser(chromium_page, site, scheme):
+@pytest.mark.parametrize(
+    ("is_light", "scheme", "has_rules", "look"),
+    [
+        ("true", "dark", False, LIGHT),
+        ("false", "light", False, DARK),
+        ("true", "light", True, LIGHT),
+        ("true", "dark", True, DARK),
+    ],
+    ids=["light theme", "dark theme", "site by day", "site by night"],
+)
+def test_a_figure_wears_the_colours_that_the_widgets_wear(chromium_page, site, is_light, scheme, has_rules, look):
+    """The light card or the same turned over: by JupyterLab's theme, and on the site by the scheme of the browser."""
+    from PIL import Image
+
+    rules = re.findall(r"<style.*?</style>", (site / "index.html").read_text(encoding="utf-8"), re.DOTALL)
+    body = show.draw_timeline(simulate(gpipe(2, 3), Costs())).to_html()
     chromium_page.emulate_media(color_scheme=scheme)
-    chromium_page.goto((site / "08_clock_cycles.html").as_uri())
-    page = site / "one_figure.html"  # the committed outputs may be older than the rule
-    rules = "".join(re.findall(r"<style.*?</style>", chromium_page.content(), re.DOTALL))
-    page.write_text(f'<body data-jp-theme-light="true">{rules}<figure class="pl-figure"></figure>', encoding="utf-8")
-    try:
-        chromium_page.goto(page.as_uri())
-        seen = style_of(chromium_page.locator(".pl-figure"), "filter")
-    finally:
-        page.unlink()
-    assert seen == {"light": "none", "dark": IN_THE_DARK}[scheme]
+    chromium_page.set_content(
+        f'<body data-jp-theme-light="{is_light}">{"".join(rules) if has_rules else ""}{body}</body>'
+    )
+    with Image.open(io.BytesIO(chromium_page.locator("figure").screenshot())) as image:
+        counts = {colour: count for count, colour in image.convert("RGB").getcolors(100_000)}
+    for colour in (look.ground, look.idle, look.fill_of("F")):
+        wanted = bytes.fromhex(colour[1:])
+        near = sum(n for one, n in counts.items() if max(abs(a - b) for a, b in zip(wanted, one, strict=True)) <= 3)
+        assert near > 2000, colour
+    assert chromium_page.get_by_role("img", name="makespan 12 s").count() == 1

@@ -82,32 +82,28 @@ def test_the_page_keeps_its_controls_without_kernel_or_network(chromium_page, tm
     assert all(url.startswith(("file:", "blob:")) for url in asked), asked
 
 
-def test_the_page_of_a_schedule_with_any_name_is_drawn(chromium_page, tmp_path):
+def test_a_schedule_with_any_name_is_drawn_and_its_csv_is_that_of_the_picture(chromium_page, tmp_path):
     name = "</title><!--<script>throw 1</script> a|\"b\" & 'so' {title} \\ 🚀 Zeitplan, ü"
-    studio = show.BubbleStudio(Schedule(one_f_one_b(2, 2).rows, name), compare="GPipe")
-    studio.export_html(tmp_path / "studio.html", ranks=(2,), microbatches=(2,))
-    root, _ = open_page(chromium_page, tmp_path / "studio.html", studio)
-    expect(root.locator(".pl-name")).to_have_text([name, "GPipe"])
-    assert chromium_page.title() == f"{name}, 2 ranks, 2 micro-batches"
-    root.get_by_role("combobox", name="Schedule").select_option("1F1B")
-    expect(root.locator(".pl-name")).to_have_text(["1F1B", "GPipe"])
-    root.get_by_role("combobox", name="Schedule").select_option(name)
-    expect(root.locator(".pl-name")).to_have_text([name, "GPipe"])
-    assert rows_in(download_csv(root)) == one_f_one_b(2, 2).rows
-
-
-def test_the_csv_of_a_size_that_the_page_has_not_is_that_of_the_picture(chromium_page, tmp_path):
-    mine = Schedule(one_f_one_b(2, 2).rows, "mine")
-    studio = show.BubbleStudio(mine)
+    mine = Schedule(one_f_one_b(2, 2).rows, name)
+    studio = show.BubbleStudio(mine, compare="GPipe")
     studio.export_html(tmp_path / "studio.html", ranks=(2,), microbatches=(2, 4))
     root, _ = open_page(chromium_page, tmp_path / "studio.html", studio)
+    names, menu, alert = (
+        root.locator(".pl-name"),
+        root.get_by_role("combobox", name="Schedule"),
+        root.get_by_role("alert"),
+    )
+    expect(names).to_have_text([name, "GPipe"])
+    assert chromium_page.title() == f"{name}, 2 ranks, 2 micro-batches"
+    for family in ("1F1B", name):
+        menu.select_option(family)
+        expect(names).to_have_text([family, "GPipe"])
     root.get_by_role("button", name="more micro-batches").click()
-    missing = "the page has no mine for 2 ranks and 4 micro-batches; choose another size"
-    expect(root.get_by_role("alert")).to_have_text(missing)
+    missing = f"the page has no {name} for 2 ranks and 4 micro-batches; choose another size"
+    expect(alert).to_have_text(missing)
     assert rows_in(download_csv(root)) == mine.rows
-    chromium_page.keyboard.press("Escape")
-    root.get_by_role("combobox", name="Schedule").select_option("GPipe")
-    expect(root.get_by_role("alert")).to_have_count(0)
-    dimmed = root.get_by_role("combobox", name="Schedule").locator("option:disabled").first
-    expect(dimmed).to_have_text("mine")
+    menu.select_option("1F1B")
+    expect(alert).to_have_count(0)
+    dimmed = menu.locator("option:disabled").first
+    expect(dimmed).to_have_text(name)
     expect(dimmed).to_have_attribute("title", missing)

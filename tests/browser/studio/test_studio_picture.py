@@ -267,7 +267,7 @@ def test_pointing_at_idle_time_says_and_shows_its_cause(chromium_page, root):
 
 
 def waits_of(studio):
-    """What `pllab.simulate.gaps` finds: rank, start, end, and what it waits for; the parts of one wait are one gap here."""
+    """Rank, start, end and what is waited for, as `pllab.simulate.gaps` finds it; parts of one wait are one here."""
     waits = {}
     for gap in gaps(studio.schedule, studio.timeline, studio.costs):
         if gap.duration > 1e-9:
@@ -275,8 +275,8 @@ def waits_of(studio):
     return [(rank, parts[0].start, parts[-1].end, cause and str(cause)) for (rank, cause), parts in waits.items()]
 
 
-# What the browser works out from the bytes of a schedule: what needs what, by names, every gap, the memory of every rank,
-# and the idle share in both measures.
+# What the browser works out from the bytes of a schedule: what needs what, by names, every wait, the memory of every
+# rank, and the idle share in both measures.
 WORKED_OUT = """([blocks, numbers, changes]) => blocks.map((text, at) => {
   const { readActions, labelOf, runOf, heldOf } = window.parts;
   const actions = readActions(new DataView(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer));
