@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-if os.environ.get("CI") == "true":
+IS_CI = os.environ.get("CI") == "true"
+if IS_CI:
     import playwright  # noqa: F401 - the test files skip without it, which is wrong on CI
 
 ARGUMENTS = [
@@ -21,14 +22,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-SIZE = {"width": 1000, "height": 700}
-
-
-def _without_browser(why: str):
-    sentence = f"BROWSER TESTS DID NOT RUN: {why}; install Chromium (Debian: apt-get install chromium)"
-    if os.environ.get("CI") == "true":
-        pytest.fail(sentence, pytrace=False)
-    pytest.skip(sentence)
+SIZE = {"width": 1000, "height": 900}
 
 
 def browser_program() -> str | None:
@@ -39,14 +33,14 @@ def browser_program() -> str | None:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator:
     """A running browser, closed after each file: tests of other rooms count the processes that are left."""
+    playwright_api = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
     program = browser_program()
     if program is None:
-        _without_browser("no chromium on the PATH")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _without_browser("the playwright package is missing")
-    with sync_playwright() as playwright:
+        why = "BROWSER TESTS DID NOT RUN: no chromium on the PATH; install it (Debian: apt-get install chromium)"
+        if IS_CI:
+            pytest.fail(why, pytrace=False)
+        pytest.skip(why)
+    with playwright_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield browser
         browser.close()

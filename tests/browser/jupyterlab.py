@@ -130,7 +130,7 @@ def jupyterlab(notebooks: list[Path], home: Path, theme: str = "JupyterLab Light
 
 def _environment(home: Path, token: str, theme: str) -> dict[str, str]:
     """The user's environment without the user: a home and settings of our own."""
-    settings = home / "settings" / "@jupyterlab"
+    settings = home / "config/lab/user-settings/@jupyterlab"
     for plugin, content in {**SETTINGS, "apputils-extension/themes": {"theme": theme}}.items():
         path = settings / f"{plugin}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,10 +140,6 @@ def _environment(home: Path, token: str, theme: str) -> dict[str, str]:
         "HOME": str(home),
         "JUPYTER_TOKEN": token,
         "JUPYTER_CONFIG_DIR": str(home / "config"),
-        "JUPYTER_DATA_DIR": str(home / "data"),
-        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
-        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
-        "IPYTHONDIR": str(home / "ipython"),
     }
 
 

@@ -52,7 +52,7 @@ def make_a_deadlock(page: Page) -> Iterator[None]:
 def lab_page(folder: Path, scheme: str) -> Iterator[Page]:
     """A page of JupyterLab in which the cells have run."""
     write_notebook(folder / "pictures.ipynb", list(CELLS.values()))
-    theme = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}[scheme]
+    theme = f"JupyterLab {scheme.title()}"
     with jupyterlab([folder / "pictures.ipynb"], folder / "home", theme) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_program(), args=ARGUMENTS)
         page = browser.new_context(color_scheme=scheme, viewport=SIZE, device_scale_factor=1.5).new_page()

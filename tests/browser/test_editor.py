@@ -55,6 +55,16 @@ def press(page, editor, *keys):
     answer(page, editor)
 
 
+def move(page, root, editor, action, key):
+    block(root, action).focus()
+    press(page, editor, key)
+
+
+def click(page, root, editor, name):
+    root.get_by_role("button", name=name).click()
+    answer(page, editor)
+
+
 def asked(page):
     """The messages that the browser has sent."""
     return page.evaluate("window.model.asked")
@@ -158,8 +168,7 @@ def test_1f1b_is_built_from_gpipe_by_dragging_alone(page):
 def test_an_empty_board_is_filled_with_next_moves(page, editor):
     page.set_viewport_size({"width": 1100, "height": 720})
     root = bench.mount(page, editor)
-    root.get_by_role("button", name="Empty the board").click()
-    answer(page, editor)
+    click(page, root, editor, "Empty the board")
     expect(root.locator(".pl-block")).to_have_count(0)
     expect(root.locator("[data-next]")).to_have_text(["F0"])
     expect(root.locator(".pl-score")).to_have_text("not yet complete")
@@ -179,8 +188,7 @@ def test_an_empty_board_is_filled_with_next_moves(page, editor):
 
 
 def test_score_and_marks_of_par_and_of_the_order_before_are_above_the_blocks(page, root, editor):
-    root.get_by_role("button", name="Split every B").click()
-    answer(page, editor)
+    click(page, root, editor, "Split every B")
     assert root.locator(".pl-bar").bounding_box()["y"] < block(root, "0F0").bounding_box()["y"]
     expect(root.locator(".pl-mark")).to_have_text(["par 10", "before 12"])
     last = block(root, "0W2").bounding_box()
@@ -231,24 +239,12 @@ def test_arrows_choose_and_tab_reaches_one_block(page, root):
     assert root.locator(".pl-block[tabindex='0']").count() == 1
 
 
-def test_alt_and_an_arrow_move_at_once_even_before_python_answers(page, root, editor):
-    block(root, "1B0").focus()
-    press(page, editor, "Alt+ArrowRight", "Alt+ArrowRight")
-    assert order(root, 1) == ["1F0", "1F1", "1B1", "1B0", "1F2", "1B2"]
-    expect(block(root, "1B0")).to_be_focused()
-    press(page, editor, "Alt+ArrowLeft")
-    expect(root.locator(".pl-live")).to_have_text(editor.view["said"])
-    assert editor.view["said"].startswith("B0 moved before B1 on rank 1: legal, makespan")
-
-
 def test_s_splits_and_merges_and_the_button_says_which(page, root, editor):
-    block(root, "1B1").focus()
-    press(page, editor, "s")
+    move(page, root, editor, "1B1", "s")
     assert order(root, 1) == ["1F0", "1B0", "1F1", "1I1", "1W1", "1F2", "1B2"]
     expect(block(root, "1I1")).to_be_focused()
     page.keyboard.press("ArrowRight")
-    root.get_by_role("button", name="Merge I1 and W1").click()
-    answer(page, editor)
+    click(page, root, editor, "Merge I1 and W1")
     assert order(root, 1) == ["1F0", "1B0", "1F1", "1B1", "1F2", "1B2"]
     block(root, "0F1").focus()
     expect(root.get_by_role("button", name="Split", exact=True)).to_be_disabled()
@@ -256,8 +252,7 @@ def test_s_splits_and_merges_and_the_button_says_which(page, root, editor):
 
 @bench.both_schemes
 def test_an_illegal_order_shows_its_sentence_and_a_dashed_edge(page, root, editor):
-    block(root, "1B0").focus()
-    press(page, editor, "Alt+ArrowLeft")
+    move(page, root, editor, "1B0", "Alt+ArrowLeft")
     verdict = root.locator(".pl-verdict")
     expect(verdict).to_have_attribute("aria-live", "polite")
     expect(verdict).to_have_text(
@@ -289,8 +284,7 @@ def test_run_draws_what_was_measured_of_this_order(page, root, editor):
     expect(root.locator(".pl-measured")).to_contain_text("engine emulated (sleep): makespan")
     expect(root.locator(".pl-head").first).to_contain_text("emulated")
     assert bench.findings(page) == []
-    block(root, "1B0").focus()
-    press(page, editor, "Alt+ArrowLeft")
+    move(page, root, editor, "1B0", "Alt+ArrowLeft")
     expect(root.locator(".pl-ran span")).to_have_count(0)
     expect(button).to_have_attribute("aria-disabled", "true")
 
@@ -301,8 +295,7 @@ def test_eight_ranks_fit_and_the_buttons_stay_in_sight_after_a_run(page):
     root = bench.mount(page, editor)
     page.locator("#outside").evaluate("node => node.remove()")
     assert root.bounding_box()["width"] == 1070
-    root.get_by_role("button", name="Run it").click()
-    answer(page, editor)
+    click(page, root, editor, "Run it")
     expect(root.locator(".pl-ran > span")).to_have_count(256)
     assert page.evaluate("window.scrollY") == 0
     board = root.locator(".pl-board")
@@ -359,8 +352,7 @@ def test_our_keys_stop_at_the_widget_and_others_pass(page, root):
 
 
 def test_a_button_that_has_nothing_left_to_do_keeps_the_focus(page, root, editor):
-    block(root, "1B0").focus()
-    press(page, editor, "Alt+ArrowRight")
+    move(page, root, editor, "1B0", "Alt+ArrowRight")
     for name in ("Undo", "Redo", "Split every B", "Merge all", "Reset"):
         button = root.get_by_role("button", name=name)
         button.focus()
@@ -373,8 +365,7 @@ def test_a_button_that_has_nothing_left_to_do_keeps_the_focus(page, root, editor
 
 
 def test_a_kernel_at_work_is_said_and_the_same_trouble_is_said_again(page, root, editor):
-    block(root, "1B0").focus()
-    press(page, editor, "Alt+ArrowLeft")
+    move(page, root, editor, "1B0", "Alt+ArrowLeft")
     alert, busy = root.locator(".pl-error"), root.locator(".pl-busy")
     root.get_by_role("button", name="Run it").focus()
     press(page, editor, "Enter")
@@ -395,10 +386,8 @@ def test_the_table_says_the_same_and_its_split_button_keeps_up(page, root, edito
     expect(root.locator(".pl-board")).to_be_hidden()
     expect(root.locator("th")).to_have_text(["Rank", "Place", "Action", "Kind", "From", "To"])
     expect(root.locator("tbody tr").nth(1).locator("td")).to_have_text(["rank 0", "2", "0F1", "forward", "1", "2"])
-    root.get_by_role("button", name="Split every B").click()
-    answer(page, editor)
-    root.get_by_role("button", name="Merge I0 and W0").click()
-    answer(page, editor)
+    click(page, root, editor, "Split every B")
+    click(page, root, editor, "Merge I0 and W0")
     expect(root).to_have_attribute("data-pl-state", "ready")
     expect(root.get_by_role("button", name="Split B0")).to_be_visible()
     root.get_by_role("button", name="Show as table").click()
@@ -449,14 +438,11 @@ def test_at_an_end_of_the_board_it_scrolls_along(page):
 def test_two_views_show_one_schedule_and_only_one_takes_the_focus(page, root, editor):
     page.evaluate(bench.SHOW_AGAIN, str(editor._esm))
     first, second = root.first, root.nth(1)
-    block(second, "1B0").focus()
-    press(page, editor, "Alt+ArrowRight")
-    block(first, "1B1").focus()
-    press(page, editor, "Alt+ArrowRight")
+    move(page, second, editor, "1B0", "Alt+ArrowRight")
+    move(page, first, editor, "1B1", "Alt+ArrowRight")
     assert order(first, 1) == order(second, 1) == ["1F0", "1F1", "1B0", "1F2", "1B1", "1B2"]
     expect(block(first, "1B1")).to_be_focused()
-    block(second, "1B0").focus()
-    press(page, editor, "Control+z")
+    move(page, second, editor, "1B0", "Control+z")
     expect(block(second, "1B0")).to_be_focused()
 
 

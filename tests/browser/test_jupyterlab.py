@@ -23,7 +23,7 @@ def test_make_lab_opens_lesson_00_with_its_browser_folded_and_play_on_the_first_
     recipes = MAKEFILE.read_text()
     workspace, url = (re.search(rf"{flag}(\S+)", recipes)[1] for flag in ("workspaces import ", "default_url=/"))
     command = [sys.executable, "-m", "jupyterlab", "workspaces", "import", str(MAKEFILE.parent / workspace)]
-    folder = {"JUPYTERLAB_WORKSPACES_DIR": str(lab_server.folder.parent / "workspaces")}
+    folder = {"JUPYTER_CONFIG_DIR": str(lab_server.folder.parent / "config")}
     subprocess.run(command, env=os.environ | folder, check=True, capture_output=True, timeout=60)
     visitor.set_viewport_size({"width": 1280, "height": 720})
     open_at(visitor, f"{lab_server.url}{url.replace('tree/notebooks/', 'tree/')}?token={lab_server.token}")
@@ -92,7 +92,6 @@ def test_the_editor_hears_from_its_kernel(lab):
     expect(block(root, "1I0")).to_be_focused()
     lab.keyboard.press("Control+z")
     lab.keyboard.press("Control+z")
-    expect(root.locator('[data-edge="1B0-0B0"]')).to_have_count(1)  # the circle of the third move
     assert order(root, 1) == ["1F0", "1F1", "1B1", "1F2", "1B0", "1B2"]
     box, target = block(root, "1B0").bounding_box(), block(root, "1F1").bounding_box()
     lab.mouse.move(box["x"] + 10, box["y"] + 10)
@@ -104,8 +103,6 @@ def test_the_editor_hears_from_its_kernel(lab):
     root.get_by_role("button", name="Run it").click()
     expect(live).to_have_text(RAN, timeout=60_000)
     expect(root.locator(".pl-ran span")).to_have_count(12)
-    expect(root.locator(".pl-measured")).to_contain_text("in the unit of the costs: bubble fraction")
-    expect(root.locator(".pl-measured")).to_contain_text("against 12, ")
     expect(root.locator(".pl-busy")).to_be_empty()
     for key in ("a", "x", "m"):  # JupyterLab's insert, cut, and make it text
         block(root, "0F1").focus()

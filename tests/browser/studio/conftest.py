@@ -1,14 +1,9 @@
-"""Studios in a page that is high enough for their rows."""
+"""Studios in a page."""
 
 import pytest
 
 from pllab import show
 from tests.browser.studio.studio_screen import mount
-
-
-@pytest.fixture(autouse=True)
-def _tall_enough(chromium_page):
-    chromium_page.set_viewport_size({"width": 1000, "height": 900})
 
 
 @pytest.fixture

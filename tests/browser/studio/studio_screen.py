@@ -96,13 +96,6 @@ class Plot:
         self.page.mouse.down()
         self.page.mouse.up()
 
-    def drag(self, rank, *times):
-        self.point(rank, times[0])
-        self.page.mouse.down()
-        for time in times[1:]:
-            self.point(rank, time)
-        self.page.mouse.up()
-
     def words(self):
         """What is written on the picture."""
         return self.base.evaluate(WRITTEN_ON)

@@ -7,7 +7,6 @@ import pytest
 
 from pllab import show
 from pllab.schedule import Kind
-from pllab.show.studio.settings import TOUR
 from pllab.show.theme import LIGHT, write_seconds
 from pllab.simulate import Costs
 from tests.browser import bench
@@ -101,24 +100,20 @@ def test_costs_carry_their_unit_on_a_projector_too(chromium_page):
 
 def test_a_box_that_is_typed_in_is_never_rewritten(chromium_page, root, studio):
     """Answers arrive, other inputs change and the studio redraws between two digits."""
-    drawer = open_drawer(root)
-    limit = drawer.get_by_role("spinbutton", name="memory limit")
-    drawer.get_by_text("Costs per stage").click()
-    cell = drawer.get_by_role("spinbutton", name="F of stage 1")
-    boxes = [
-        (limit, "20", "none"),
-        (cell, "30", "1"),
-        (drawer.get_by_role("spinbutton", name="forward F, s", exact=True), "20", ""),
-    ]
-    boxes += [(root.get_by_role("spinbutton", name=name, exact=True), "10", "") for name in ("Ranks", "Micro-batches")]
-    for family, (box, typed, _) in zip([*TOUR, "ZB-H1"], boxes, strict=True):
+    open_drawer(root).get_by_text("Costs per stage").click()
+    for family, name, typed in (
+        ("GPipe", "memory limit, micro-batches", "20"),
+        ("1F1B", "F of stage 1, s", "30"),
+        ("interleaved 1F1B", "forward F, s", "20"),
+        ("ZB-H2", "Ranks", "10"),
+        ("ZB-H1", "Micro-batches", "10"),
+    ):
+        box = root.get_by_role("spinbutton", name=name, exact=True)
         box.focus()
         chromium_page.keyboard.press("Control+a")
         chromium_page.keyboard.type(typed[0])
         studio.family = family
-        bench.push(
-            chromium_page, studio, "family", "num_ranks", "num_microbatches", "forward", "memory_limit", "stage_costs"
-        )
+        bench.push(chromium_page, studio, *studio.options["inputs"])
         chromium_page.evaluate("model.set('shades', !model.get('shades'))")
         chromium_page.evaluate("model.tell('view'); window.dispatchEvent(new Event('resize'))")
         chromium_page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -131,6 +126,7 @@ def test_a_box_that_is_typed_in_is_never_rewritten(chromium_page, root, studio):
         expect(box).to_have_value(typed)
     assert (studio.memory_limit, studio.forward, studio.num_ranks, studio.num_microbatches) == (20, 20, 10, 10)
     assert studio.stage_costs["1"][0] == 30
+    limit = root.get_by_role("spinbutton", name="memory limit")
     limit.fill("")
     limit.press("Tab")
     chromium_page.wait_for_function("model.get('memory_limit') === null")

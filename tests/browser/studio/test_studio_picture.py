@@ -1,7 +1,5 @@
 """What the studio draws, by its pixels: the picture first, idle time as the figure, a micro-batch's way."""
 
-import base64
-import json
 import re
 
 import numpy as np
@@ -141,7 +139,7 @@ def test_the_picture_comes_first_at_every_size_and_zoom(own_page):
 
 
 @bench.both_schemes
-def test_idle_is_the_strongest_ink_and_work_lies_on_it_in_tints(chromium_page, request):
+def test_idle_is_the_strongest_ink_and_work_lies_on_it_in_tints(chromium_page):
     look = bench.look_of(chromium_page)
     root = mount(chromium_page, show.BubbleStudio("ZB-H1", 4, 8))
     plot = Plot(root, view=(0, 27))
@@ -277,10 +275,10 @@ def waits_of(studio):
 
 # What the browser works out from the bytes of a schedule: what needs what, by names, every wait, the memory of every
 # rank, and the idle share in both measures.
-WORKED_OUT = """([blocks, numbers, changes]) => blocks.map((text, at) => {
+WORKED_OUT = """(studios) => studios.map(({ actions: { base64 }, view, options: { changes } }) => {
   const { readActions, labelOf, runOf, heldOf } = window.parts;
-  const actions = readActions(new DataView(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer));
-  const run = runOf(numbers[at], actions);
+  const actions = readActions(new DataView(Uint8Array.from(atob(base64), (one) => one.charCodeAt(0)).buffer));
+  const run = runOf(view.runs[0], actions);
   const name = (i) => labelOf(actions, i, true);
   const needs = [...actions.rank].map((_, i) => [name(i), run.links.before(i).map(name)]);
   const waits = run.gaps.map(({ rank, from, to, i }) =>
@@ -299,15 +297,11 @@ def stairs_of(studio, rank):
     return list(lasting.items())
 
 
-def test_needs_waits_and_memory_are_pythons(chromium_page):
+def test_needs_waits_and_memory_are_pythons(chromium_page, root):
     studios = [show.BubbleStudio(family, 3, 5, Costs(1.0, 0.9, 0.4, p2p=0.35)) for family in FAMILIES]
     studios += [show.BubbleStudio("ZB-V", 2, 4, Costs(0.02, 0.018, 0.009, p2p=0.004))]
     studios += [show.BubbleStudio("ZB-H2", 4, 8, Costs(1.0, 1.0, 1.0, p2p=0.01))]  # whose measures differ
-    mount(chromium_page, studios[0])
-    blocks = [base64.b64encode(studio.actions).decode() for studio in studios]
-    numbers = [studio.view["runs"][0] for studio in studios]
-    changes = studios[0].options["changes"]
-    answers = chromium_page.evaluate(WORKED_OUT, [blocks, json.loads(json.dumps(numbers)), changes])
+    answers = chromium_page.evaluate(WORKED_OUT, [bench.traits_of(studio) for studio in studios])
     for studio, (needed, waits, held, step, steady) in zip(studios, answers, strict=True):
         present = set(studio.schedule.actions())
         before = {str(one): {str(need) for need in needs(one, studio.schedule.num_stages, present)} for one in present}
