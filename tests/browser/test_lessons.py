@@ -17,15 +17,6 @@ from tests.browser.scenes import SCENES
 pytestmark = pytest.mark.browser
 
 LESSONS = sorted((Path(__file__).parents[2] / "notebooks").glob("[01]*.ipynb"))
-# The widget of each lesson that has one.
-WIDGETS = {
-    "00": "TimelinePlayer",
-    "09": "BubbleStudio",
-    "10": "BubbleStudio",
-    "11": "BubbleStudio",
-    "17": "ScheduleEditor",
-}
-
 # How the sentence begins of the picture under a slider of `interact`, before and after one step to the right.
 SLIDERS = {
     "04": ("29 samples, 2 ranks, epoch 0", "29 samples, 3 ranks, epoch 0"),
@@ -39,16 +30,15 @@ SLIDERS = {
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("notebook", LESSONS, ids=[path.name[:2] for path in LESSONS])
 def test_a_lesson_runs_and_its_widget_follows_the_keyboard(notebook, visitor, lab_server):
-    number = notebook.name[:2]
     open_and_run(visitor, lab_server, notebook.name)
-    if number in WIDGETS:
-        scene = SCENES[WIDGETS[number]]
-        use_the_widget(visitor, scene.control, scene.key)
-    if number in SLIDERS:
-        try_the_slider(visitor, *SLIDERS[number])
     saved = nbformat.read(lab_server.folder / notebook.name, as_version=4)
     cells = [cell for cell in saved.cells if cell.cell_type == "code"]
     assert [cell.id for cell in cells if not cell.execution_count] == []
+    for name, scene in SCENES.items():
+        if any(f"{name}(" in cell.source for cell in cells):
+            use_the_widget(visitor, scene.control, scene.key)
+    if sentences := SLIDERS.get(notebook.name[:2]):
+        try_the_slider(visitor, *sentences)
 
 
 def try_the_slider(page, before, after):
