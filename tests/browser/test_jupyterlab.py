@@ -92,6 +92,7 @@ def test_the_editor_hears_from_its_kernel(lab):
     expect(block(root, "1I0")).to_be_focused()
     lab.keyboard.press("Control+z")
     lab.keyboard.press("Control+z")
+    expect(root.locator('[data-edge="1B0-0B0"]')).to_have_count(1)  # the circle of the third move
     assert order(root, 1) == ["1F0", "1F1", "1B1", "1F2", "1B0", "1B2"]
     box, target = block(root, "1B0").bounding_box(), block(root, "1F1").bounding_box()
     lab.mouse.move(box["x"] + 10, box["y"] + 10)

@@ -55,10 +55,10 @@ def rows_in_view(plot, height, with_memory):
     """Look for every rank's idle time, work and memory on the picture, and that its row is inside the window."""
     top = plot.pic.bounding_box()["y"]
     for rank in range(4):
-        first, idle = plot.at(rank, rank + 0.5), plot.at(rank, 7.0 if rank == 0 else rank - 0.5)
+        first = plot.at(rank, rank + 0.5)
         assert first.box >= 12 and 0 <= top + first.y and top + first.y + first.pitch <= height
         assert plot.fill_at(rank, rank + 0.2)[0] == LIGHT.fill_of("F")  # left of its label
-        assert LIGHT.idle in plot.idle_at(rank, 7.0 if rank == 0 else rank - 0.5), idle
+        assert LIGHT.idle in plot.idle_at(rank, 7.0 if rank == 0 else rank - 0.5), f"no idle time of rank {rank}"
         below = plot.pixels(plot.at(rank, 12.0).x, first.y + first.box, 1, first.mem + 1)
         held = {colour for colour, opacity in below if opacity > 200}
         is_outlined = any(is_near(colour, LIGHT.held_line, 20) for colour in held)

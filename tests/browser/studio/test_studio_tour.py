@@ -83,14 +83,9 @@ def test_without_a_run_the_last_stop_is_dimmed_and_says_what_is_missing(chromium
     expect(root.get_by_role("button", name="Next", exact=True)).to_be_disabled()
 
 
-def test_beside_the_tour_next_leads_to_its_first_stop_and_a_run_under_way_is_not_asked_for_again(chromium_page):
+def test_beside_the_tour_next_leads_to_its_first_stop_and_a_run_under_way_is_not_asked_for(chromium_page):
     asked = []
-
-    def counted(schedule):
-        asked.append(schedule)
-        return run_slowly(schedule)
-
-    studio = show.BubbleStudio("ZB-V", 4, 8, run=counted)
+    studio = show.BubbleStudio("ZB-V", 4, 8, run=lambda schedule: asked.append(schedule) or run_slowly(schedule))
     root = mount(chromium_page, studio)
     expect(root.get_by_role("button", name="Back", exact=True)).to_be_disabled()
     root.get_by_role("button", name="Run it").focus()
@@ -104,8 +99,7 @@ def test_beside_the_tour_next_leads_to_its_first_stop_and_a_run_under_way_is_not
     chromium_page.keyboard.press("5")
     is_at(root, studio, 4)
     assert len(asked) == 1
-    more = root.get_by_role("button", name="more ranks")
-    more.click()
+    root.get_by_role("button", name="more ranks").click()
     root.get_by_role("button", name="Next", exact=True).click()
     is_at(root, studio, 0)
 
