@@ -124,6 +124,8 @@ def test_reduced_motion_plays_in_jumps(own_page, timeline):
     assert player.locator(".pl-cursor").get_attribute("transform") == before
     own_page.clock.run_for(400)
     expect(player.locator(".pl-live")).to_have_text(AT_100)
+    own_page.clock.run_for(3_000)
+    expect(player.locator(".pl-live")).to_have_text(AT_END)
 
 
 def test_the_mouse_reads_times_and_sets_the_cursor(chromium_page, player):
