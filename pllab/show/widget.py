@@ -96,14 +96,12 @@ def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Tim
         except BaseException as error:  # raised again for the caller
             answer.set_exception(error)
 
-    threading.Thread(target=work, name="pllab the run", daemon=True).start()
-    try:
-        timeline = answer.result(timeout_s)
-    except TimeoutError:
-        if not answer.done():
-            late = f"the run has not answered in {timeout_s:g} s; give it less to do or a longer timeout_s"
-            raise TimeoutError(late) from None
-        timeline = answer.result()  # an answer at the last moment, or the run's own TimeoutError
+    thread = threading.Thread(target=work, name="pllab the run", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if thread.is_alive():
+        raise TimeoutError(f"the run has not answered in {timeout_s:g} s; give it less to do or a longer timeout_s")
+    timeline = answer.result()
     if not isinstance(timeline, Timeline):
         raise ValueError(f"run gave back {timeline!r}; it should return the Timeline it measured")
     check_run(schedule, timeline)

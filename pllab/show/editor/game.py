@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from pllab.arguments import require, whole_number
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.editor.board import label_in, outcome_of, view_of
-from pllab.show.editor.edits import History, Position, first_gap, halves_of, merge, move, place_of, split
+from pllab.show.editor.edits import Position, first_gap, halves_of, merge, move, place_of, split
 from pllab.show.editor.judgement import BoardRules, judge
 from pllab.show.theme import ENGINE_LABELS, write_number, write_seconds
 from pllab.timeline import Timeline
@@ -39,14 +39,11 @@ class BoardMove(NamedTuple):
         Raises:
             ValueError: it is not said, said twice, or no whole number.
         """
-        if (self.to is None) == (self.by is None):
-            raise ValueError(
-                f"a move has to={self.to} and by={self.by}; give one: a place from 0, or a number of places"
-            )
-        if self.to is not None:
+        if self.to is not None and self.by is None:
             return whole_number("to", self.to, least=0)
-        assert self.by is not None
-        return place + whole_number("by", self.by, least=-MOST_ACTIONS, most=MOST_ACTIONS)
+        if self.by is not None and self.to is None:
+            return place + whole_number("by", self.by, least=-MOST_ACTIONS, most=MOST_ACTIONS)
+        raise ValueError(f"a move has to={self.to} and by={self.by}; give one: a place from 0, or a number of places")
 
 
 class Game:
@@ -69,7 +66,8 @@ class Game:
         self.said = ""
         self.focus = str(schedule.rows[0][0])
         self._start = Position(schedule)
-        self._history = History(self._start)
+        self._positions = [self._start]  # the past ones, the present one, and those that were undone
+        self._at = 0
         self.judgement = judge(self._start, rules)  # of the present position
         self._before: float | None = None  # the last other makespan
         self._ran: tuple[Schedule, Timeline] | None = None
@@ -77,16 +75,20 @@ class Game:
     @property
     def schedule(self) -> Schedule:
         """What stands on the board; its name says that it is edited."""
-        board = self._history.present.board
+        board = self._present.board
         return board if self._is_start else replace(board, name=f"{board.name}, edited")
 
     @property
+    def _present(self) -> Position:
+        return self._positions[self._at]
+
+    @property
     def _is_start(self) -> bool:
-        return self._history.present == self._start
+        return self._present == self._start
 
     def view(self) -> dict[str, Any]:
         """Everything there is to draw, as plain data."""
-        ran = self._ran[1] if self._ran and self._ran[0] == self._history.present.board else None
+        ran = self._ran[1] if self._ran and self._ran[0] == self._present.board else None
         view = view_of(self.judgement, self.rules, self.schedule.name, self._before, ran)
         built = None if self._is_start else self.judgement.family
         return view | {"built": f"You built {built}." if built else "", "said": self.said, "focus": self.focus}
@@ -95,13 +97,13 @@ class Game:
         """Which of the moves would do something."""
         kinds = {action.kind for action in self.judgement.whole.actions()}
         return {
-            "undo": self._history.can_undo,
-            "redo": self._history.can_redo,
+            "undo": self._at > 0,
+            "redo": self._at < len(self._positions) - 1,
             "reset": not self._is_start,
-            "clear": any(self._history.present.board.rows),
+            "clear": any(self._present.board.rows),
             "split_all": Kind.B in kinds,
             "merge_all": Kind.I in kinds,
-            "run": self.judgement.is_legal and self._history.present.is_complete,
+            "run": self.judgement.is_legal and self._present.is_complete,
         }
 
     def do(self, verb: str, asked: BoardMove) -> None:
@@ -119,60 +121,59 @@ class Game:
         self._ran = (schedule, timeline)
         took = (write_number if self.rules.in_units else write_seconds)(timeline.makespan)
         self.said = f"This order ran: makespan {took}, engine {ENGINE_LABELS[timeline.engine]}."
-        if schedule != self._history.present.board:
+        if schedule != self._present.board:
             self.said += " It has been changed since, so these times are not drawn."
 
     def _move(self, asked: BoardMove) -> None:
-        action, board = asked.of(), self._history.present.board
+        action, board = asked.of(), self._present.board
         rank, place = place_of(board, action)
         after = move(board, action, asked.target(place))
         row = after.rows[rank]
         behind = row[row.index(action) + 1 : row.index(action) + 2]
         where = f"moved before {self._label(behind[0])} on" if behind else "moved to the end of"
         words = f"{self._label(action)} {'stays where it is on' if after == board else where} rank {rank}"
-        self._go(replace(self._history.present, board=after), words, action)
+        self._go(replace(self._present, board=after), words, action)
 
     def _place(self, asked: BoardMove) -> None:
         action, ready = asked.of(), [one for row in self.judgement.ready for one in row]
         if action not in ready:
             known = f"the next moves are {', '.join(map(str, ready))}" if ready else "everything stands on the board"
             raise ValueError(f"{action} cannot be placed now; {known}")
-        position = self._history.present.place(action)
+        position = self._present.place(action)
         rank, _ = place_of(position.board, action)
         self._go(position, f"{self._label(action)} placed on rank {rank}", action)
 
     def _split(self, asked: BoardMove) -> None:
-        action, present = asked.of(), self._history.present
+        action, present = asked.of(), self._present
         first, rest = halves_of(action)
         words = f"{self._label(action)} split into {self._label(first)} and {self._label(rest)}"
         self._go(replace(present, board=split(present.board, action)), words, first)
 
     def _merge(self, asked: BoardMove) -> None:
-        action, present = asked.of(), self._history.present
+        action, present = asked.of(), self._present
         first, rest = halves_of(action)
         whole = action._replace(kind=Kind.B)
         words = f"{self._label(first)} and {self._label(rest)} merged into {self._label(whole)}"
         self._go(replace(present, board=merge(present.board, action)), words, whole)
 
     def _split_all(self, _: BoardMove) -> None:
-        self._go(self._history.present.split_all(), "every B is split into I and W")
+        self._go(self._present.split_all(), "every B is split into I and W")
 
     def _merge_all(self, _: BoardMove) -> None:
-        self._go(self._history.present.merge_all(), "every I is merged with its W")
+        self._go(self._present.merge_all(), "every I is merged with its W")
 
     def _clear(self, _: BoardMove) -> None:
-        self._go(self._history.present.emptied(), "the board is empty: place one of the next moves of a rank")
+        self._go(self._present.emptied(), "the board is empty: place one of the next moves of a rank")
 
     def _reset(self, _: BoardMove) -> None:
         self._go(self._start, "back to the first order")
 
     def _undo(self, _: BoardMove) -> None:
-        words = "undone" if self._history.can_undo else "nothing to undo"
-        self._step(self._history.undo, words)
+        self._show(max(0, self._at - 1), "undone" if self._at > 0 else "nothing to undo")
 
     def _redo(self, _: BoardMove) -> None:
-        words = "redone" if self._history.can_redo else "nothing to redo"
-        self._step(self._history.redo, words)
+        last = len(self._positions) - 1
+        self._show(min(last, self._at + 1), "redone" if self._at < last else "nothing to redo")
 
     _MOVES: ClassVar[dict[str, Callable[["Game", BoardMove], None]]] = {
         "move": _move,
@@ -188,14 +189,20 @@ class Game:
     }
 
     def _go(self, position: Position, words: str, focus: Action | None = None) -> None:
-        self._step(lambda: self._history.push(position), words, focus)
+        """Make a position the present one; one equal to it leaves no entry."""
+        at = self._at
+        if position != self._present:
+            at += 1
+            self._positions[at:] = [position]
+        self._show(at, words, focus)
 
-    def _step(self, change: Callable[[], None], words: str, focus: Action | None = None) -> None:
-        before, makespan = self._history.present, self.judgement.makespan
-        change()
-        if self._history.present != before:
+    def _show(self, at: int, words: str, focus: Action | None = None) -> None:
+        """Go to a position, judge it, and say what led there."""
+        makespan = self.judgement.makespan
+        if at != self._at:
+            self._at = at
             self._before = self._before if makespan is None else makespan
-            self.judgement = judge(self._history.present, self.rules)
+            self.judgement = judge(self._present, self.rules)
         self.said = f"{words[:1].upper()}{words[1:]}: {outcome_of(self.judgement)}."
         self.focus = str(focus) if focus else self.focus
 

@@ -20,8 +20,6 @@ from pllab.show.widget import Run, Widget, measure, sources_of, takes_costs
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
-_RUNNING = "Running this order."
-
 
 class ScheduleEditor(Widget):
     """Move, split and merge the actions of a schedule; problems, times, memory and score follow each move.
@@ -148,7 +146,7 @@ class ScheduleEditor(Widget):
             threading.Thread(target=self._run_and_tell, args=order, name="pllab editor", daemon=True).start()
         except RuntimeError as error:  # the system has no thread left
             raise ValueError(f"the run did not start: {error}; end other work and try again") from None
-        self._busy = _RUNNING  # the thread cannot end before we let go of the lock
+        self._busy = "Running this order."  # the thread cannot end before we let go of the lock
 
     def _run_and_tell(self, run: Run, schedule: Schedule) -> None:
         trouble = ""
