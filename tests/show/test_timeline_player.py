@@ -11,7 +11,7 @@ from pllab.timeline import Span, Timeline
 
 def test_the_moments_of_three_micro_batches(forward_only):
     player = TimelinePlayer(forward_only)
-    assert [frame["sentence"] for frame in player.frames] == [
+    assert [frame["sentence"] for frame in player.view["frames"]] == [
         "t = 0 s: rank 0 runs F0, rank 1 is idle",
         "t = 100 ms: rank 0 runs F1, rank 1 runs F0",
         "t = 200 ms: rank 0 runs F2, rank 1 runs F1",
@@ -43,7 +43,7 @@ def test_an_action_shorter_than_the_grouping_is_not_lost():
 
 
 def test_two_things_at_once_on_one_rank(every_kind):
-    sentences = [frame["sentence"] for frame in TimelinePlayer(every_kind).frames]
+    sentences = [frame["sentence"] for frame in TimelinePlayer(every_kind).view["frames"]]
     assert "t = 2 s: rank 0 runs B0 and C0" in sentences
 
 
@@ -52,7 +52,7 @@ def test_static_twin_has_the_numbers_of_the_widget(forward_only):
     alt = player.static().alt
     assert "makespan 400 ms, bubble fraction 25.0 %" in alt
     assert alt == f"mine, {describe_timeline(forward_only)}"
-    assert player.summary in alt
+    assert player.view["summary"] in alt
 
 
 def test_bad_input_is_refused(forward_only):

@@ -21,9 +21,10 @@ class PlayerView extends View {
   constructor(context) {
     super(context, "player", "Timeline");
     this.prefix = uniqueName("player");
-    this.spans = this.get("spans");
-    this.frames = this.get("frames");
-    this.numRanks = this.get("num_ranks");
+    this.run = this.get("view");
+    this.spans = this.run.spans;
+    this.frames = this.run.frames;
+    this.numRanks = this.run.num_ranks;
     this.hasWire = this.spans.some((span) => span.kind === "C");
     this.total = this.frames[this.last].time || 1;
     this.still = window.matchMedia("(prefers-reduced-motion: reduce)");
@@ -53,12 +54,12 @@ class PlayerView extends View {
     this.forth = buttonOf("Step forward", () => this.seek(this.step + 1));
     const seek = () => this.seek(Number(this.slider.value));
     this.slider = element("input", { type: "range", min: 0, max: this.last, step: 1, "aria-label": "Time", input: seek });
-    const name = `Timeline: ${this.get("title")}. Arrow keys step, space plays, up and down choose a rank.`;
+    const name = `Timeline: ${this.run.title}. Arrow keys step, space plays, up and down choose a rank.`;
     this.grid = element("div", { class: "pl-grid", role: "grid", tabindex: 0, "aria-readonly": "true", "aria-label": name });
     this.info = element("p", { class: "pl-info" });
     this.pictures = [this.grid, this.info];
-    this.title.textContent = this.get("title");
-    this.summary.textContent = this.get("summary");
+    this.title.textContent = this.run.title;
+    this.summary.textContent = this.run.summary;
     const tools = toolsOf("Player", this.back, this.play, this.forth, this.slider, ...this.viewButtons);
     this.root.append(this.patterns(), this.titleLine(), this.grid, this.live, this.info, this.table, tools, this.legend());
   }
@@ -89,7 +90,7 @@ class PlayerView extends View {
     const x = (time) => g.left + (time / this.total) * g.inner;
     this.boxes = this.spans.map((span, index) => this.boxOf(span, index, x));
     const rows = Array.from({ length: this.numRanks }, (_, rank) => this.rowOf(rank));
-    const ticks = this.get("ticks").flatMap(({ at, text }) => [
+    const ticks = this.run.ticks.flatMap(({ at, text }) => [
       shape("path", { class: "pl-axis", d: `M${x(at)} ${g.bottom}v5` }),
       shape("text", { class: "pl-axis-text", x: x(at), y: g.bottom + 20 * g.scale, "text-anchor": "middle" }, text),
     ]);
@@ -129,7 +130,7 @@ class PlayerView extends View {
       { role: "row", "aria-label": label },
       shape("text", { class: "pl-rank", role: "rowheader", x: g.left - 10, y, "text-anchor": "end" }, label),
       this.slab({ x: g.left, y: top, width: g.inner, height }),
-      ...this.get("gaps").filter((gap) => gap.rank === rank).flatMap((gap) => this.gapWords(gap, top + height / 2)),
+      ...this.run.gaps.filter((gap) => gap.rank === rank).flatMap((gap) => this.gapWords(gap, top + height / 2)),
       ...this.boxes.filter((_, index) => this.spans[index].rank === rank),
     );
   }
@@ -155,7 +156,7 @@ class PlayerView extends View {
   labelOf(span, { x, y, width, height }) {
     const { font } = this.geometry;
     const size = span.kind === "C" ? Math.max(11, font * 0.8) : font;
-    const { lines, scale } = labelThatFits(span.text, width, height, size, this.get("digits"));
+    const { lines, scale } = labelThatFits(span.text, width, height, size, this.run.digits);
     const at = { class: "pl-label", x, "font-size": size * scale, "text-anchor": "middle", "aria-hidden": "true" };
     const rise = lines.length > 1 ? size * 0.4 : 0;
     return lines.map((line, row) => shape("text", { ...at, y: y + (row ? rise : -rise) }, line));

@@ -33,14 +33,9 @@ class TimelinePlayer(Widget):
 
     _esm, _css = sources_of(__file__, "view.js", "boxes.js")
 
-    spans = traitlets.List(traitlets.Dict()).tag(sync=True)
-    frames = traitlets.List(traitlets.Dict()).tag(sync=True)
-    ticks = traitlets.List(traitlets.Dict()).tag(sync=True)
-    gaps = traitlets.List(traitlets.Dict(), help="when ranks are idle").tag(sync=True)
-    num_ranks = traitlets.Int().tag(sync=True)
-    digits = traitlets.Int(help="of the number of the last micro-batch").tag(sync=True)
-    title = traitlets.Unicode(help="name and engine of the run").tag(sync=True)
-    summary = traitlets.Unicode(help="the run in one sentence").tag(sync=True)
+    view = traitlets.Dict(help="the run, which stays as it is: its spans, moments and idle times, and its words").tag(
+        sync=True
+    )
     step = traitlets.Int(0, help="number of the moment shown, from 0").tag(sync=True)
 
     def __init__(self, timeline: Timeline, *, title: str = "", projector: bool = False) -> None:
@@ -48,18 +43,7 @@ class TimelinePlayer(Widget):
             raise ValueError("the timeline has no spans; run or simulate something first, then play it")
         self._timeline = timeline.from_zero()
         self._name = title
-        engine = ENGINE_LABELS[timeline.engine]
-        super().__init__(
-            spans=_rows_of(self._timeline),
-            frames=frames_of(self._timeline),
-            ticks=ticks_of(self._timeline.makespan, 7, write_seconds),
-            gaps=_gaps_of(self._timeline),
-            num_ranks=timeline.num_ranks,
-            digits=Labels.of(timeline).digits,
-            title=f"{title}, engine: {engine}" if title else f"engine: {engine}",
-            summary=describe_timeline(timeline).partition(", ")[2],
-            projector=projector,
-        )
+        super().__init__(view=_view_of(self._timeline, title), projector=projector)
 
     def static(self) -> Figure:
         """The whole timeline as a figure."""
@@ -67,10 +51,26 @@ class TimelinePlayer(Widget):
 
     @traitlets.validate("step")
     def _step_exists(self, proposal: Any) -> int:
-        step, last = int(proposal["value"]), len(self.frames) - 1
-        if not 0 <= step <= max(0, last):
+        step, last = int(proposal["value"]), len(self.view["frames"]) - 1
+        if not 0 <= step <= last:
             raise traitlets.TraitError(f"step {step} does not exist; choose 0 to {last}")
         return step
+
+
+def _view_of(timeline: Timeline, title: str) -> dict[str, Any]:
+    """A timeline that starts at zero, as the browser needs it."""
+    engine = f"engine: {ENGINE_LABELS[timeline.engine]}"
+    labels = Labels.of(timeline)
+    return {
+        "title": f"{title}, {engine}" if title else engine,
+        "summary": describe_timeline(timeline).partition(", ")[2],
+        "num_ranks": timeline.num_ranks,
+        "digits": labels.digits,  # of the number of the last micro-batch
+        "spans": [_row_of(span, labels) for span in timeline.spans],
+        "frames": frames_of(timeline),
+        "gaps": _gaps_of(timeline),
+        "ticks": ticks_of(timeline.makespan, 7, write_seconds),
+    }
 
 
 def frames_of(timeline: Timeline) -> list[dict[str, Any]]:
@@ -114,20 +114,15 @@ def _sentence_at(timeline: Timeline, running: list[int], time: float, staged: bo
     return f"t = {write_seconds(time)}: {', '.join(ranks)}"
 
 
-def _rows_of(timeline: Timeline) -> list[dict[str, Any]]:
-    """The spans as the browser needs them: where, what colour, and the texts of the box and of the table."""
-    labels = Labels.of(timeline)
-    return [
-        data_of(span, labels)
-        | {
-            "rank": span.rank,
-            "name": name_of(span.action.kind),
-            "from": write_seconds(span.start),
-            "to": write_seconds(span.end),
-            "lasts": write_seconds(span.duration),
-        }
-        for span in timeline.spans
-    ]
+def _row_of(span: Span, labels: Labels) -> dict[str, Any]:
+    """A span as the browser needs it: where, what colour, and the texts of the box and of the table."""
+    return data_of(span, labels) | {
+        "rank": span.rank,
+        "name": name_of(span.action.kind),
+        "from": write_seconds(span.start),
+        "to": write_seconds(span.end),
+        "lasts": write_seconds(span.duration),
+    }
 
 
 def _gaps_of(timeline: Timeline) -> list[dict[str, Any]]:
