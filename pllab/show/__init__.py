@@ -28,9 +28,9 @@ from pllab.show.pictures.ticks import draw_clock
 from pllab.show.timeline_picture import describe_timeline, draw_timeline
 
 if TYPE_CHECKING:
-    from pllab.show.editor import ScheduleEditor
-    from pllab.show.player import TimelinePlayer
-    from pllab.show.studio import BubbleStudio
+    from pllab.show.editor.schedule_editor import ScheduleEditor
+    from pllab.show.player.timeline_player import TimelinePlayer
+    from pllab.show.studio.bubble_studio import BubbleStudio
 
 __all__ = [
     "BubbleStudio",
@@ -55,7 +55,11 @@ __all__ = [
     "figure",
 ]
 
-_WIDGETS = {"BubbleStudio": "studio", "ScheduleEditor": "editor", "TimelinePlayer": "player"}
+_WIDGETS = {
+    "BubbleStudio": "studio.bubble_studio",
+    "ScheduleEditor": "editor.schedule_editor",
+    "TimelinePlayer": "player.timeline_player",
+}
 
 
 def __getattr__(name: str) -> Any:

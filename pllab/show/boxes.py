@@ -6,14 +6,11 @@ a backward, none for weights. The later stages of a rank are paler. A label is a
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from pllab.show.figures import Axes, Canvas
 from pllab.show.theme import LIGHT, name_of
 from pllab.timeline import ActionLike, Span, Timeline
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 BAR_IN = 0.03  # the bar of a forward or a backward: 3 pixels at 100 dots per inch
 _LINE_PT = 0.72  # an outline of one pixel
@@ -84,12 +81,12 @@ def data_of(span: Span, labels: Labels) -> dict[str, Any]:
     }
 
 
-def draw_idle(axes: "Axes", run: Range, band: Band) -> None:
+def draw_idle(axes: Axes, run: Range, band: Band) -> None:
     """A slab of idle time, which work then covers."""
     axes.broken_barh([run], band, **IDLE)
 
 
-def draw_work(axes: "Axes", boxes: Iterable[Box], bar: float = 0.0, least: float = 0.0, paint: Paint = None) -> None:
+def draw_work(axes: Axes, boxes: Iterable[Box], bar: float = 0.0, least: float = 0.0, paint: Paint = None) -> None:
     """Boxes of work in an axes whose rows grow downwards.
 
     `bar` is the height of the bar in units of the axes. A box that is shorter than `least` has no
@@ -116,7 +113,7 @@ def draw_work(axes: "Axes", boxes: Iterable[Box], bar: float = 0.0, least: float
         axes.add_collection(drawn, autolim=False)
 
 
-def draw_held(axes: "Axes", times: Sequence[float], tops: Sequence[float], floor: float, limit: float | None) -> None:
+def draw_held(axes: Axes, times: Sequence[float], tops: Sequence[float], floor: float, limit: float | None) -> None:
     """What a rank holds, a staircase on a floor in an axes whose rows grow downwards; above the limit it is red."""
     look: dict[str, Any] = {"facecolor": LIGHT.held, "edgecolor": LIGHT.held_line, "linewidth": _LINE_PT}
     axes.fill_between(times, floor, tops, step="post", **look)
@@ -128,7 +125,7 @@ def draw_held(axes: "Axes", times: Sequence[float], tops: Sequence[float], floor
     axes.hlines(limit, times[0], times[-1], color=LIGHT.over, linestyle=":", linewidth=1.0, alpha=opacity)
 
 
-def write_idle(axes: "Axes", middle: tuple[float, float], words: str, room_pt: tuple[float, float]) -> None:
+def write_idle(axes: Axes, middle: tuple[float, float], words: str, room_pt: tuple[float, float]) -> None:
     """`idle 60 ms` on a slab, `60 ms` on a short one, nothing on a shorter one."""
     for text in (f"idle {words}", words):
         if room_pt[0] >= _LETTER_PT * _SMALL_PT * len(text) + 6 and room_pt[1] >= 1.1 * _SMALL_PT:
@@ -137,7 +134,7 @@ def write_idle(axes: "Axes", middle: tuple[float, float], words: str, room_pt: t
 
 
 def write_label(
-    axes: "Axes", middle: tuple[float, float], label: str, room_pt: tuple[float, float], digits: int = 1
+    axes: Axes, middle: tuple[float, float], label: str, room_pt: tuple[float, float], digits: int = 1
 ) -> None:
     """The longest form of a label that fits a width and a height in points: `2F3`, `F3`, F above 3, or nothing.
 
@@ -158,7 +155,7 @@ def write_label(
             return
 
 
-def draw_legend(fig: "Canvas", kinds: Iterable[str], has_later: bool = False) -> None:
+def draw_legend(fig: Canvas, kinds: Iterable[str], has_later: bool = False) -> None:
     """The kinds that occur, the tint of later stages, and idle time, at the foot of a figure."""
     from matplotlib.patches import Patch
 

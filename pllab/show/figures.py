@@ -17,9 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from pllab.show.theme import IN_THE_DARK, INK, LIGHT, PANEL, matplotlib_style, mix
 
-if TYPE_CHECKING:  # matplotlib takes half a second to import and `import pllab.show` should not
+if TYPE_CHECKING:
+    import matplotlib.axes
     import matplotlib.figure
-    from matplotlib.axes import Axes
+
+    Axes = matplotlib.axes.Axes
+    Canvas = matplotlib.figure.Figure
+else:  # matplotlib takes half a second to import and `import pllab.show` should not
+    Axes = Canvas = Any
 
 DPI = 100
 TITLE: dict[str, Any] = {"loc": "left", "fontsize": 11.5, "fontweight": "bold"}  # of a picture, for `set_title`
@@ -34,7 +39,7 @@ class Figure:
     matplotlib's own figure, to draw more on it before it is shown.
     """
 
-    def __init__(self, fig: "matplotlib.figure.Figure", alt: str, caption: str | None = None) -> None:
+    def __init__(self, fig: Canvas, alt: str, caption: str | None = None) -> None:
         self.alt = alt
         self.caption = caption
         self.canvas = fig
@@ -86,20 +91,19 @@ class Figure:
 
 
 @contextmanager
-def drawing(width_in: float, height_in: float, **options: Any) -> Iterator["matplotlib.figure.Figure"]:
+def drawing(width_in: float, height_in: float, **options: Any) -> Iterator[Canvas]:
     """A matplotlib figure in our style and of a size in inches; `options` are those of `matplotlib.figure.Figure`.
 
     Example: `with drawing(8.0, 3.0) as fig: ...; return figure(fig, sentence)`. pyplot does not know this figure.
     """
-    import matplotlib
-    from matplotlib.figure import Figure as Canvas
+    import matplotlib.figure
 
     with matplotlib.rc_context(matplotlib_style()):
-        yield Canvas(figsize=(width_in, height_in), facecolor=PANEL, **options)
+        yield matplotlib.figure.Figure(figsize=(width_in, height_in), facecolor=PANEL, **options)
 
 
 @contextmanager
-def chart(x_label: str, y_label: str, width_in: float = 6.4, height_in: float = 3.2) -> "Iterator[Axes]":
+def chart(x_label: str, y_label: str, width_in: float = 6.4, height_in: float = 3.2) -> Iterator[Axes]:
     """The axes of one curve or cloud of points: both named, no frame, a quiet grid.
 
     Example: `with chart("micro-batches", "bubble fraction in %") as axes: axes.plot(...)`, and then
@@ -115,7 +119,7 @@ def chart(x_label: str, y_label: str, width_in: float = 6.4, height_in: float = 
         yield axes
 
 
-def name_rows(axes: "Axes", names: Sequence[str], lines: Sequence[str] = ()) -> None:
+def name_rows(axes: Axes, names: Sequence[str], lines: Sequence[str] = ()) -> None:
     """Rows of height 1 from the top down, each with its name; only these lines of the frame stay."""
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), names)
@@ -123,8 +127,15 @@ def name_rows(axes: "Axes", names: Sequence[str], lines: Sequence[str] = ()) -> 
     axes.spines[[side for side in axes.spines if side not in lines]].set_visible(False)
 
 
+def draw_cell(axes: Axes, corner: tuple[float, float], width: float, height: float, **look: Any) -> None:
+    """A rectangle in the unit of the axes; `look` is that of matplotlib's patches."""
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle(corner, width, height, **look))
+
+
 def draw_spread(
-    axes: "Axes", xs: Sequence[float], spreads: Sequence[tuple[float, float, float]], scale: float = 1.0, **look: Any
+    axes: Axes, xs: Sequence[float], spreads: Sequence[tuple[float, float, float]], scale: float = 1.0, **look: Any
 ) -> None:
     """Draw measured medians as marks, each with a whisker from its low to its high quartile.
 
@@ -155,7 +166,7 @@ def _in_few_colours(png: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def figure(fig: "matplotlib.figure.Figure", alt: str, caption: str | None = None) -> Figure:
+def figure(fig: Canvas, alt: str, caption: str | None = None) -> Figure:
     """Give a matplotlib figure its text alternative, and close it so that no notebook shows it twice.
 
     Example: `figure(fig, f"Loss falls from {first:.2f} to {last:.2f} in 200 steps")`. Make the sentence from

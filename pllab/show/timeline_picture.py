@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from pllab.show.boxes import (
     BAR_IN,
@@ -22,13 +21,9 @@ from pllab.show.boxes import (
     write_idle,
     write_label,
 )
-from pllab.show.figures import TITLE, Figure, drawing, figure
+from pllab.show.figures import TITLE, Axes, Canvas, Figure, drawing, figure
 from pllab.show.theme import ENGINE_LABELS, count_of, write_percent, write_seconds
 from pllab.timeline import Span, Timeline
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 _WIDTH_IN = 9.6
 _LEFT, _SHARE = 0.1, 0.88  # of the width, for the names of ranks and for the time
@@ -99,7 +94,7 @@ class Panel:
     `row_in` is the height of a row in inches; a second is `per_second` units of the axes and `second_pt` points.
     """
 
-    axes: "Axes"
+    axes: Axes
     timeline: Timeline
     labels: Labels
     row_in: float
@@ -139,7 +134,7 @@ class Panel:
 @contextmanager
 def panels(
     shown: Sequence[tuple[str, Timeline, float]], seconds: tuple[float, float]
-) -> "Iterator[tuple[Canvas, list[Panel]]]":
+) -> Iterator[tuple[Canvas, list[Panel]]]:
     """Panels below each other on one time axis, with a legend: a title, a timeline and the inches of a row each."""
     start, end = seconds if seconds[1] > 0 else (0.0, 1e-3)
     unit, per_second = ("s", 1.0) if end >= 1 else ("ms", 1e3)
@@ -188,7 +183,7 @@ def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
             yield span, min(span.end, later.start) - span.start if later else span.duration
 
 
-def _name_ranks(axes: "Axes", title: str, num_ranks: int) -> None:
+def _name_ranks(axes: Axes, title: str, num_ranks: int) -> None:
     """A title, and a row of height 1 for each rank from the top down, with the names that there is room for."""
     axes.set_title(title, **TITLE, pad=5)
     axes.set_ylim(num_ranks - 0.5, -0.5)
@@ -199,7 +194,7 @@ def _name_ranks(axes: "Axes", title: str, num_ranks: int) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _show_time_axis(axes: "Axes", unit: str) -> None:
+def _show_time_axis(axes: Axes, unit: str) -> None:
     """Round times below the lowest panel."""
     from matplotlib.ticker import MaxNLocator
 

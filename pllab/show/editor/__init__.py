@@ -7,7 +7,3 @@ judgement.py         the problems, times and next moves of a position
 board.py             everything on screen, as plain data and words
 board_picture.py     the same on paper
 """
-
-from pllab.show.editor.schedule_editor import ScheduleEditor
-
-__all__ = ["ScheduleEditor"]

@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pllab.show.boxes import BAR_IN, Box, draw_held, draw_idle, draw_work, write_label
-from pllab.show.figures import TITLE, Figure, drawing, figure
+from pllab.show.figures import TITLE, Axes, Figure, drawing, figure
 from pllab.show.theme import LIGHT
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _WIDTH_IN = 9.6
 _ROW_IN = 0.46
@@ -42,7 +39,7 @@ def draw_board(view: Mapping[str, Any], alt: str) -> Figure:
         return figure(fig, alt)
 
 
-def _name(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
+def _name(axes: Axes, view: Mapping[str, Any], pitch: float) -> None:
     numbers = view["numbers"]
     outcome = f"{numbers[0]}, engine simulated" if numbers else "cannot run"
     parts = [outcome if view["is_legal"] else f"illegal, {outcome}", *([view["score"]] if view["score"] else [])]
@@ -60,7 +57,7 @@ def _name(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
 
 
 def _draw_blocks(
-    axes: "Axes", blocks: Sequence[Mapping[str, Any]], band: tuple[float, float], view: Mapping[str, Any]
+    axes: Axes, blocks: Sequence[Mapping[str, Any]], band: tuple[float, float], view: Mapping[str, Any]
 ) -> None:
     runs = [(block["start"], block["end"] - block["start"]) for block in blocks]
     boxes = [Box(run, band, block["kind"], block["is_later"]) for run, block in zip(runs, blocks, strict=True)]
@@ -70,7 +67,7 @@ def _draw_blocks(
         write_label(axes, (start + length / 2, band[0] + band[1] / 2), block["text"], room, view["digits"])
 
 
-def _draw_memory(axes: "Axes", row: Mapping[str, Any], view: Mapping[str, Any], floor: float) -> None:
+def _draw_memory(axes: Axes, row: Mapping[str, Any], view: Mapping[str, Any], floor: float) -> None:
     """The staircase of micro-batches held, on a floor, and the limit as a dotted line."""
     height = (_MEMORY - 0.1) / view["most"]
     held = {0.0: 0.0} | dict(row["memory"]) | {view["end"]: 0.0}  # what changes at one moment is one step
@@ -78,7 +75,7 @@ def _draw_memory(axes: "Axes", row: Mapping[str, Any], view: Mapping[str, Any], 
     draw_held(axes, list(held), [floor - count * height for count in held.values()], floor, limit)
 
 
-def _draw_edges(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
+def _draw_edges(axes: Axes, view: Mapping[str, Any], pitch: float) -> None:
     """A dashed arrow from an action that must run first to one that is too early."""
     places = {
         block["id"]: (rank, (block["start"] + block["end"]) / 2)

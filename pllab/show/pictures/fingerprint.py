@@ -7,9 +7,8 @@ and no factor at all is another batch or another model. The numbers come in as p
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pllab.show.figures import Figure, drawing, figure
+from pllab.show.figures import Canvas, Figure, draw_cell, drawing, figure
 from pllab.show.theme import LIGHT, write_number
 
 Gradients = Mapping[str, Sequence[float] | None]
@@ -128,15 +127,13 @@ def _factor(ratio: float, num_ranks: int) -> str:
     return f"{write_number(ratio)} times"
 
 
-def _draw_columns(fig: Any, columns: Mapping[str, Sequence[_Cell]], names: Sequence[str]) -> None:
-    from matplotlib.patches import Rectangle
-
+def _draw_columns(fig: Canvas, columns: Mapping[str, Sequence[_Cell]], names: Sequence[str]) -> None:
     axes = fig.add_axes((0.0, 0.0, 1.0, 1.0))
     for column, cells in enumerate(columns.values()):
         for row, cell in enumerate(cells):
             fill, line, width, style = _LOOKS[cell.kind]
-            edge: dict[str, Any] = {"edgecolor": line, "linewidth": width, "linestyle": style}
-            axes.add_patch(Rectangle((column + 0.04, row + 0.06), 0.92, 0.88, facecolor=fill, **edge))
+            look = {"facecolor": fill, "edgecolor": line, "linewidth": width, "linestyle": style}
+            draw_cell(axes, (column + 0.04, row + 0.06), 0.92, 0.88, **look)
             middle = (column + 0.5, row + 0.52)
             axes.annotate(cell.text, middle, ha="center", va="center", color=LIGHT.ink, fontsize=9)
     axes.set_xlim(0, len(columns))

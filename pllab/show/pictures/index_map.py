@@ -5,14 +5,11 @@ An epoch is dealt to the ranks, its samples are counted, and the words follow fr
 
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pllab.arguments import require
-from pllab.show.figures import Figure, drawing, figure
+from pllab.show.figures import Axes, Figure, draw_cell, drawing, figure
 from pllab.show.theme import INK, LIGHT, count_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Dealt = Sequence[Sequence[Sequence[int]]]  # rank, step, numbers of the samples
 Deal = Callable[[int, int, str], Dealt]  # (world_size, epoch, remainder) -> one epoch
@@ -175,16 +172,14 @@ def _draw(panels: Sequence[_Panel], in_row: int) -> Any:
     return fig
 
 
-def _draw_sample(axes: "Axes", place: tuple[int, int], sample: int, who: Sequence[tuple[int, int]]) -> None:
+def _draw_sample(axes: Axes, place: tuple[int, int], sample: int, who: Sequence[tuple[int, int]]) -> None:
     """A square: the number of the sample, `+1` for another time it is loaded, and `r1 s2` or `none`."""
-    from matplotlib.patches import Rectangle
-
     y, x = place
     fill, ink = _RANK_PAINTS[who[0][0] % len(_RANK_PAINTS)] if who else ("#FFFFFF", INK)
     edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 2.5 if len(who) > 1 else 0.6}
     if not who:
         edge = {"edgecolor": LIGHT.soft, "linewidth": 1.5, "linestyle": "--"}
-    axes.add_patch(Rectangle((x + 0.05, y + 0.06), 0.9, 0.88, facecolor=fill, **edge))
+    draw_cell(axes, (x + 0.05, y + 0.06), 0.9, 0.88, facecolor=fill, **edge)
     axes.text(x + 0.12, y + 0.14, str(sample), color=ink, size=7, ha="left", va="top")
     if len(who) > 1:
         axes.text(x + 0.88, y + 0.14, f"+{len(who) - 1}", color=ink, size=7.5, weight="bold", ha="right", va="top")

@@ -7,13 +7,10 @@ and in the backward for the gradient of the input.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pllab.show.figures import Figure, drawing, figure
+from pllab.show.figures import Axes, Figure, draw_cell, drawing, figure
 from pllab.show.theme import INK, LIGHT
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Matrix = list[list[int]]
 MOST_RANKS, MOST_SIDE = 4, 8
@@ -168,7 +165,7 @@ def _slice(name: str, cells: Matrix, part: Any) -> RankMatrix:
     return RankMatrix(name, "slice", [[number if k in part else None for k, number in enumerate(row)] for row in cells])
 
 
-def _draw_moment(axes: "Axes", moment: ShardMoment) -> None:
+def _draw_moment(axes: Axes, moment: ShardMoment) -> None:
     """The ranks one above the other; an arrow joins those that add up their terms."""
     for rank, matrices in enumerate(moment.ranks):
         top, left = rank * moment.pitch, moment.left
@@ -185,23 +182,21 @@ def _draw_moment(axes: "Axes", moment: ShardMoment) -> None:
     axes.set_aspect("equal", anchor="NW")
 
 
-def _draw_exchange(axes: "Axes", left: float, top: float, foot: float) -> None:
+def _draw_exchange(axes: Axes, left: float, top: float, foot: float) -> None:
     color = LIGHT.outline_of("C")
     axes.annotate("", (left, foot), (left, top), arrowprops={"arrowstyle": "<->", "color": color, "linewidth": 2})
     words: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "fontsize": 8.5, "color": color}
     axes.text(left - 0.2, (top + foot) / 2, "all-reduce", **words)
 
 
-def _draw_matrix(axes: "Axes", held: RankMatrix, left: float, top: float) -> None:
-    from matplotlib.patches import Rectangle
-
+def _draw_matrix(axes: Axes, held: RankMatrix, left: float, top: float) -> None:
     axes.text(left, top - 0.15, f"{held.name} {held.shape}\n{held.has}", fontsize=8, color=INK, va="bottom")
     kind = _LOOKS[held.has]
     for i, row in enumerate(held.cells):
         for k, number in enumerate(row):
             is_here = number is not None
             fill, edge = (LIGHT.fill_of(kind), LIGHT.outline_of(kind)) if is_here else (LIGHT.ground, LIGHT.soft)
-            look: dict[str, Any] = {"facecolor": fill, "edgecolor": edge, "linestyle": "-" if is_here else ":"}
-            axes.add_patch(Rectangle((left + k, top + i), 1, 1, **look))
+            style = "-" if is_here else ":"
+            draw_cell(axes, (left + k, top + i), 1, 1, facecolor=fill, edgecolor=edge, linestyle=style)
             words = str(number) if is_here else ""
             axes.text(left + k + 0.5, top + i + 0.5, words, ha="center", va="center", fontsize=8.5, color=LIGHT.ink)

@@ -4,13 +4,10 @@ The numbers are the caller's, measured and from a formula; all bars have one sca
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pllab.show.figures import Figure, drawing, figure
+from pllab.show.figures import Axes, Figure, drawing, figure
 from pllab.show.theme import LIGHT
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 KINDS = {"parameters": "F", "gathered": "C", "gradients": "B", "optimizer": "W", "messages": "U"}
 """What can be held, in the order of the bar, and the look of each."""
@@ -96,7 +93,7 @@ def _sentence(name: str, bars: Sequence[Bar], form: Bar, unit: str, remark: str)
     return f"{held}; the closed form says {sum(form.values()):.1f}. {remark}".strip()
 
 
-def _draw_bar(axes: "Axes", row: float, bar: Bar, is_form: bool, top: float) -> None:
+def _draw_bar(axes: Axes, row: float, bar: Bar, is_form: bool, top: float) -> None:
     left, style = 0.0, "--" if is_form else "-"
     for kind, look in KINDS.items():
         if width := bar.get(kind, 0.0):

@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pllab.arguments import require
 from pllab.show.boxes import Box, draw_work
-from pllab.show.figures import Figure, drawing, figure, name_rows
+from pllab.show.figures import Axes, Figure, drawing, figure, name_rows
 from pllab.show.theme import LIGHT, count_of, write_number, write_seconds
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _SMALLEST = 4000  # bytes; each further size is twice as large
 
@@ -149,7 +146,7 @@ def write_bytes(number: float) -> str:
     return f"{write_number(number)} bytes"
 
 
-def _draw_messages(axes: "Axes", row: int, choice: BucketChoice) -> None:
+def _draw_messages(axes: Axes, row: int, choice: BucketChoice) -> None:
     """The gradients side by side, as wide as they have bytes; messages alternate between two tints."""
     band, starts = (row - 0.36, 0.72), accumulate(choice.filled, initial=0)
     messages = enumerate(zip(starts, choice.filled, strict=False))
@@ -162,7 +159,7 @@ def _draw_messages(axes: "Axes", row: int, choice: BucketChoice) -> None:
     axes.set_title("bucket: messages", loc="left", fontsize=10)
 
 
-def _draw_times(axes: "Axes", choices: Sequence[BucketChoice]) -> None:
+def _draw_times(axes: Axes, choices: Sequence[BucketChoice]) -> None:
     """Predicted and measured milliseconds of each size."""
     rows = range(len(choices))
     fill, line = LIGHT.fill_of("F"), LIGHT.outline_of("F")

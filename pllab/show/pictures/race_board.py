@@ -13,12 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pllab.arguments import require
-from pllab.show.figures import TITLE, Figure, drawing, figure, name_rows
+from pllab.show.figures import TITLE, Axes, Figure, drawing, figure, name_rows
 from pllab.show.theme import INK, LIGHT, count_of, mix, round_step, write_number
 
 if TYPE_CHECKING:
     from ipywidgets import HTML
-    from matplotlib.axes import Axes
 
 _UNIT = "tokens/s"
 
@@ -156,7 +155,7 @@ class Race:
         return f"<table><caption>{self.title}</caption>{''.join(rows)}</table>"
 
 
-def _draw_runner(axes: "Axes", row: int, runner: Contestant, top: float) -> None:
+def _draw_runner(axes: Axes, row: int, runner: Contestant, top: float) -> None:
     fill = LIGHT.fill_of("F") if row else mix(LIGHT.held, LIGHT.ground, 0.45)
     edge = LIGHT.outline_of("F") if row else LIGHT.held_line
     axes.barh(row, runner.speed, height=0.56, color=fill, edgecolor=edge, linewidth=1)

@@ -4,14 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pllab.arguments import require, whole_number
-from pllab.show.figures import Figure, drawing, figure
+from pllab.show.figures import Axes, Figure, drawing, figure
 from pllab.show.theme import LIGHT, count_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_RANKS = 64
 KINDS = ("F", "B", "W", "U", "C", "R")
@@ -127,7 +124,7 @@ def _places(sizes: Mapping[str, int], num_ranks: int, each: int) -> list[Place]:
     return [(rank % each % columns, rank % each // columns + rank // each * rows) for rank in range(num_ranks)]
 
 
-def _draw_hosts(axes: "Axes", places: Sequence[Place], each: int) -> None:
+def _draw_hosts(axes: Axes, places: Sequence[Place], each: int) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     look: dict[str, Any] = {"boxstyle": "round,pad=0.1", "facecolor": LIGHT.ground, "edgecolor": LIGHT.held_line}
@@ -139,7 +136,7 @@ def _draw_hosts(axes: "Axes", places: Sequence[Place], each: int) -> None:
         axes.text(right + 0.6, top - 0.14, f"host {host}", fontsize=9, color=LIGHT.soft, ha="right", va="bottom")
 
 
-def _draw_group(axes: "Axes", ranks: Sequence[Place], number: int, *, is_dashed: bool) -> None:
+def _draw_group(axes: Axes, ranks: Sequence[Place], number: int, *, is_dashed: bool) -> None:
     """Lines from rank to rank; one that would run over other ranks goes round them."""
     from matplotlib.patches import FancyArrowPatch
 
@@ -151,7 +148,7 @@ def _draw_group(axes: "Axes", ranks: Sequence[Place], number: int, *, is_dashed:
         axes.add_patch(FancyArrowPatch(start, end, connectionstyle=bend, **look))
 
 
-def _draw_ranks(axes: "Axes", places: Mapping[int, Place], number: int) -> None:
+def _draw_ranks(axes: Axes, places: Mapping[int, Place], number: int) -> None:
     kind = KINDS[number % len(KINDS)]
     box = {"boxstyle": "square,pad=0.3", "facecolor": LIGHT.fill_of(kind), "edgecolor": LIGHT.outline_of(kind)}
     for rank, place in places.items():

@@ -7,14 +7,11 @@ receive, so the picture of a ring also proves that the messages match. A collect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pllab.show.figures import TITLE, Figure, drawing, figure
+from pllab.show.figures import TITLE, Axes, Figure, draw_cell, drawing, figure
 from pllab.show.theme import INK, LIGHT, count_of
 from pllab.transfers import Collective, Holdings, Transfer, check, chunk_name, holdings
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_RANKS = 8
 _WIDTH_IN = 10.4  # steps that need more go on in a second band
@@ -219,7 +216,7 @@ def _draw(title: str, moments: Sequence[_Moment]) -> Any:
     return fig
 
 
-def _draw_band(axes: "Axes", places: _Places, band: int, moments: Sequence[_Moment], steps: range) -> None:
+def _draw_band(axes: Axes, places: _Places, band: int, moments: Sequence[_Moment], steps: range) -> None:
     """What each rank holds after each of these steps, and between them the messages."""
     for number, step in enumerate(steps):
         left = _NAME_IN + number * places.step
@@ -233,11 +230,9 @@ def _draw_band(axes: "Axes", places: _Places, band: int, moments: Sequence[_Mome
 
 
 def _draw_held(
-    axes: "Axes", places: _Places, at: tuple[float, float], chunks: Sequence[str], before: Sequence[str]
+    axes: Axes, places: _Places, at: tuple[float, float], chunks: Sequence[str], before: Sequence[str]
 ) -> None:
     """A box for each chunk; what came in this step has the colour of a message and a thick edge."""
-    from matplotlib.patches import Rectangle
-
     top = at[1] - places.lines * _LINE_IN / 2
     for number, (text, earlier) in enumerate(zip(chunks, before, strict=True)):
         line, column = divmod(number, places.columns)
@@ -245,12 +240,12 @@ def _draw_held(
         kind, is_pale = ("F", True) if text == earlier else ("C", False)
         look: dict[str, Any] = {"facecolor": LIGHT.fill_of(kind, is_pale), "edgecolor": LIGHT.outline_of("F")}
         look |= {"linewidth": 0.9, "zorder": 1} if is_pale else {"linewidth": 2.4, "zorder": 1.5}
-        axes.add_patch(Rectangle((x, y), places.cell, _LINE_IN, **look))
+        draw_cell(axes, (x, y), places.cell, _LINE_IN, **look)
         middle = x + places.cell / 2, y + _LINE_IN / 2
         axes.text(*middle, text, ha="center", va="center_baseline", size=10, weight="bold", color=LIGHT.ink)
 
 
-def _draw_hops(axes: "Axes", places: _Places, band: int, left: float, hops: Sequence[_Hop]) -> None:
+def _draw_hops(axes: Axes, places: _Places, band: int, left: float, hops: Sequence[_Hop]) -> None:
     """A label beside each sender, and an arrow from it to the receiver; a rank sends once in a step."""
     look: dict[str, Any] = {"facecolor": LIGHT.fill_of("C"), "edgecolor": LIGHT.outline_of("C"), "linewidth": 0.9}
     box = {"boxstyle": "square,pad=0.25", **look}

@@ -4,14 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pllab.arguments import require
-from pllab.show.figures import TITLE, Figure, drawing, figure, name_rows
+from pllab.show.figures import TITLE, Axes, Figure, drawing, figure, name_rows
 from pllab.show.theme import LIGHT, write_number
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _LINE = 88  # letters in a line below the picture
 
@@ -129,7 +126,7 @@ def _write(cost: float) -> str:
     return f"{write_number(cost)} ms"
 
 
-def _draw_stages(axes: "Axes", cut: StageCut, top: float) -> None:
+def _draw_stages(axes: Axes, cut: StageCut, top: float) -> None:
     """A bar for each layer, and beside each stage its sum."""
     for number, (stage, cost) in enumerate(zip(cut.stages, cut.sums, strict=True)):
         is_slowest = number == cut.slowest
@@ -143,7 +140,7 @@ def _draw_stages(axes: "Axes", cut: StageCut, top: float) -> None:
         axes.text(top * 1.22, (stage[0] + stage[-1]) / 2, label, va="center", fontweight=weight)
 
 
-def _draw_row(axes: "Axes", row: int, cut: StageCut, *, is_best: bool) -> None:
+def _draw_row(axes: Axes, row: int, cut: StageCut, *, is_best: bool) -> None:
     left, weight = 0.0, "bold" if is_best else "normal"
     for number, cost in enumerate(cut.sums):
         is_slowest = number == cut.slowest
@@ -164,7 +161,7 @@ def _look(is_slowest: bool) -> dict[str, Any]:
     }
 
 
-def _finish(axes: "Axes", title: str, below: str, rows: Sequence[str]) -> None:
+def _finish(axes: Axes, title: str, below: str, rows: Sequence[str]) -> None:
     axes.set_title(title, **TITLE)
     name_rows(axes, rows, ["left"])
     axes.set_xticks([])

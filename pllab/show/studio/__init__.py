@@ -11,7 +11,3 @@ In the browser, in this order: actions, words and scale know no canvas; rows and
 schedule, picture all of them on one axis; answers is the way to the kernel and back, foot the legend and the tour,
 controls the row and the drawer; bubble_studio.js puts them together, and page_model.js is the kernel of a hand-out.
 """
-
-from pllab.show.studio.bubble_studio import BubbleStudio
-
-__all__ = ["BubbleStudio"]
