@@ -127,8 +127,7 @@ class BubbleStudio(Widget):
         self._families = ({chosen.name: chosen} if chosen.sizes else {}) | FAMILIES
         self._run, self._timeout_s = run, timeout_s
         other = family_of(compare, self._families) if compare else None
-        sizes = num_ranks, num_microbatches
-        self._setting = Setting.first(chosen, other, *sizes, costs or Costs())
+        self._setting = Setting.first(chosen, other, (num_ranks, num_microbatches), costs or Costs())
         self._screen = Screen(self._setting.shown(chosen))
         self._measured: Shown | None = None
         if measured:
@@ -186,9 +185,7 @@ class BubbleStudio(Widget):
     @property
     def costs(self) -> Costs:
         """The costs of the schedule's stages, for `simulate(studio.schedule, studio.costs)`."""
-        source = self._screen.main.source
-        assert isinstance(source, Costs), "the first run on screen is a prediction"
-        return source
+        return self._screen.main.costs
 
     def static(self) -> Figure:
         """The same timelines, staircases and numbers as a figure."""
@@ -291,7 +288,7 @@ class BubbleStudio(Widget):
 
     def _run_of_screen(self, timeline: Timeline, note: str = "") -> Shown:
         """A run of the schedule on screen, and a word on its clock."""
-        return replace(self._screen.main, source=timeline, expected=self.costs, note=note)
+        return replace(self._screen.main, measured=timeline, note=note)
 
     @traitlets.validate("family", "compare", "num_ranks", "num_microbatches")
     def _exists(self, proposal: Any) -> Any:

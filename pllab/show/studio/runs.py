@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ from pllab.simulate import Costs, IdleCause, action_times, idle_causes, simulate
 from pllab.timeline import Engine, Timeline
 
 Columns = npt.NDArray[np.float64]
-Times = npt.NDArray[np.float64]
 
 KINDS = "FBIWCUR"  # a kind travels as its place in here
 _ROUNDING = 1e-9  # of a makespan: what ends and what begins at one moment differ by rounding
@@ -38,30 +37,28 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class Shown:
-    """One run on screen: its name, its schedule, and a measured timeline or the costs of a prediction.
+    """One run on screen: its name, its schedule, the costs that predict it, and its timeline if it was `measured`.
 
     The schedule is legal, so every rank works. A change of size waits only for the columns; a timeline is made only for
-    figures, files and causes. A measured run has the costs that were `expected` of it, which tell messages from late
-    starts, and a `note` on its clock.
+    figures, files and causes. Of a measured run the costs tell messages from late starts, and it has a `note` on its
+    clock.
     """
 
     name: str
     schedule: Schedule
-    source: Timeline | Costs
-    expected: Costs | None = None
+    costs: Costs
+    measured: Timeline | None = None
     note: str = ""
 
     @cached_property
     def timeline(self) -> Timeline:
         """The run, which starts at zero."""
-        return simulate(self.schedule, self.source) if isinstance(self.source, Costs) else self.source.from_zero()
+        return self.measured.from_zero() if self.measured else simulate(self.schedule, self.costs)
 
     @cached_property
     def columns(self) -> Columns:
         """Six rows, one column per action, by rank and then by start: rank, stage, kind, micro-batch, start, end."""
-        if isinstance(self.source, Costs):
-            return _predicted(self.schedule, self.source)
-        return _measured(self.timeline)
+        return _measured(self.timeline) if self.measured else _predicted(self.schedule, self.costs)
 
     @cached_property
     def makespan(self) -> float:
@@ -101,25 +98,20 @@ class Shown:
             length, bubble / total if total else 0.0, bubble / busy if busy > 0 else 0.0, tuple(parts.tolist()), marks
         )
 
-    @property
+    @cached_property
     def most_held(self) -> tuple[float, ...]:
         """Per rank, the most micro-batches held at once; on one of two stages a micro-batch counts a half."""
-        return tuple(peak / self.schedule.stages_per_rank for peak in _peaks(self.schedule))
+        return tuple(peak / self.schedule.stages_per_rank for peak in peak_in_flight(self.schedule))
 
     @property
     def engine(self) -> Engine:
         """Which engine made the run."""
-        return "simulated" if isinstance(self.source, Costs) else self.source.engine
+        return self.measured.engine if self.measured else "simulated"
 
     @property
     def engine_words(self) -> str:
         """The engine in words."""
         return ENGINE_LABELS[self.engine]
-
-    @property
-    def label(self) -> str:
-        """Name and engine: `1F1B, simulated`."""
-        return f"{self.name}, {self.engine_words}"
 
     @property
     def title(self) -> str:
@@ -129,9 +121,7 @@ class Shown:
     @cached_property
     def causes(self) -> tuple[IdleCause, ...]:
         """The idle time of a measured run by cause, all of it; a prediction has none to explain."""
-        if isinstance(self.source, Costs):
-            return ()
-        return idle_causes(self.schedule, self.timeline, self.expected)
+        return idle_causes(self.schedule, self.timeline, self.costs) if self.measured else ()
 
     @property
     def file(self) -> str:
@@ -194,12 +184,7 @@ def _table(rows: Sequence[Iterable[float]], length: int) -> Columns:
     return np.stack([np.fromiter(row, np.float64, length) for row in rows])
 
 
-@lru_cache(maxsize=16)
-def _peaks(schedule: Schedule) -> tuple[float, ...]:
-    return peak_in_flight(schedule)
-
-
-def _idle_by_phase(row: Columns, start: float, end: float) -> tuple[Times, tuple[float, float]]:
+def _idle_by_phase(row: Columns, start: float, end: float) -> tuple[Columns, tuple[float, float]]:
     """Idle seconds of one rank between two moments, by phase, and where its phases meet."""
     _, kinds, starts, ends = row
     forward, backward = kinds == KINDS.index("F"), np.isin(kinds, [KINDS.index(kind) for kind in "BIW"])

@@ -19,6 +19,8 @@ from pllab.show.studio.runs import Screen, Shown, sizes_of
 from pllab.show.studio.stage_costs import WORK, Profile, Unseen, costs_of_stages, split_costs
 from pllab.simulate import Costs
 
+Sizes = tuple[int | None, int | None]  # ranks and micro-batches that were asked for
+
 MOST_RANKS = 64
 MOST_MICROBATCHES = 512
 MOST_TRIED = 128  # ranks times micro-batches up to which every family is tried out
@@ -126,23 +128,14 @@ class Setting:
         check_size("num_microbatches", self.num_microbatches)
 
     @classmethod
-    def first(
-        cls,
-        family: FamilyChoice,
-        compare: FamilyChoice | None,
-        num_ranks: int | None,
-        num_microbatches: int | None,
-        costs: Costs,
-    ) -> "Setting":
+    def first(cls, family: FamilyChoice, compare: FamilyChoice | None, sizes: Sizes, costs: Costs) -> "Setting":
         """The first setting of a studio: 4 ranks and 8 micro-batches, or the sizes of the only schedule.
 
         Raises:
             ValueError: a size is out of range, or the costs are for another number of stages.
         """
         usual = family.sizes or (4, 8)
-        ranks, microbatches = (
-            first if size is None else size for size, first in zip((num_ranks, num_microbatches), usual, strict=True)
-        )
+        ranks, microbatches = (first if size is None else size for size, first in zip(sizes, usual, strict=True))
         check_size("num_ranks", ranks)
         dials, profile, unseen = split_costs(costs, ranks, family.stages_per_rank)
         return cls(family, compare, ranks, microbatches, dials, profile, unseen)
@@ -213,13 +206,13 @@ class Setting:
 
     def screen(self, measured: Shown | None) -> Screen:
         """All runs to draw; a measured run while its schedule is on screen, with its costs if its stages slept."""
-        main, costs = self.shown(self.family), self.costs_of(self.family)
+        main = self.shown(self.family)
         compared = self.shown(self.compare) if self.compare else None
         if measured is None or measured.schedule != main.schedule:
             return Screen(main, compared)
-        if measured.engine != "real" and measured.expected != costs:
+        if measured.engine != "real" and measured.costs != main.costs:
             return Screen(main, compared)
-        return Screen(main, compared, replace(main, source=measured.source, expected=costs, note=measured.note))
+        return Screen(main, compared, replace(main, measured=measured.measured, note=measured.note))
 
 
 def handed_out(

@@ -90,7 +90,7 @@ class Unseen:
     when a dial moves them. Without `usual` and `whole`, B is I + W.
     """
 
-    usual: tuple[float, float, float] | None = None
+    usual: Sequence[float] | None = None
     whole: Profile = Profile({})
 
     def backward(
@@ -100,9 +100,9 @@ class Unseen:
         if self.usual is None:
             return None
         usual = tuple(value / stages_per_rank for value in self.usual)
-        cells = self.whole.cut(stages_per_rank, self.usual).cells
-        models = [cells.get(stage, usual) if _has_own_backward(own.get(stage)) else usual for stage in range(len(work))]
-        return [_whole(values[1], values[2], model) for values, model in zip(work, models, strict=True)]
+        whole = self.whole.cut(stages_per_rank, self.usual).cells
+        cells = {stage: whole.get(stage, usual) for stage, values in own.items() if values[1:] != (None, None)}
+        return [_whole(values[1], values[2], cells.get(stage, usual)) for stage, values in enumerate(work)]
 
 
 def costs_of_stages(num_ranks: int, stages_per_rank: float, dials: Costs, profile: Profile, unseen: Unseen) -> Costs:
@@ -133,24 +133,19 @@ def split_costs(costs: Costs, num_ranks: int, stages_per_rank: float) -> tuple[C
     num_stages = round(num_ranks * stages_per_rank)
     costs.check_stages(num_stages)
     names = WORK if costs.backward is None else (*WORK, "backward")
-    values = [getattr(costs, name) for name in names]
-    none = Profile({}, stages_per_rank)
-    if not any(isinstance(value, tuple) for value in values) and (costs.num_stages is None or stages_per_rank == 1):
-        usual = (values[1], values[2], values[3]) if len(values) > len(WORK) else None
-        return Costs(values[0], values[1], values[2], costs.p2p), none, Unseen(usual)
-    lists = [value if isinstance(value, tuple) else (value,) * num_stages for value in values]
-    means = [fsum(column) / num_ranks for column in lists]
-    dials = Costs(means[0], means[1], means[2], costs.p2p)
-    profile = replace(none, cells=dict(enumerate(zip(*lists[:3], strict=True))))
-    if len(lists) == len(WORK):
-        return dials, profile, Unseen()
-    whole = replace(none, cells=dict(enumerate(zip(*lists[1:], strict=True))))
-    return dials, profile, Unseen((means[1], means[2], means[3]), whole)
-
-
-def _has_own_backward(cells: Cells | None) -> bool:
-    """Whether a stage has a backward of its own."""
-    return cells is not None and (cells[1] is not None or cells[2] is not None)
+    means = [getattr(costs, name) for name in names]
+    stages: list[Cells] = []
+    if costs.num_stages is not None:
+        lists = [value if isinstance(value, tuple) else (value,) * num_stages for value in means]
+        means = [fsum(column) / num_ranks for column in lists]
+        stages = list(zip(*lists, strict=True))
+    profile, whole = (
+        Profile({stage: values[part] for stage, values in enumerate(stages)}, stages_per_rank)
+        for part in (slice(3), slice(1, None))
+    )
+    unseen = Unseen() if costs.backward is None else Unseen(means[1:], whole)
+    forward, by_input, by_weight = means[:3]
+    return Costs(forward, by_input, by_weight, costs.p2p), profile, unseen
 
 
 def _fill(cells: Cells | None, usual: Sequence[float]) -> tuple[float, ...]:

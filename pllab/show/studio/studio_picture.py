@@ -57,7 +57,7 @@ def _title_of(one: Shown, steady: bool) -> str:
     length = f"{'a step every' if steady else 'one step'} {write_seconds(measure.length_s)}"
     held = write_number(max(one.most_held))
     bubble = f"bubble fraction {write_percent(measure.bubble_fraction)}"
-    return f"{one.label}: {bubble}, {length}, holds {held} micro-batches"
+    return f"{one.name}, {one.engine_words}: {bubble}, {length}, holds {held} micro-batches"
 
 
 def _draw_staircases(
