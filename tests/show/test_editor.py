@@ -15,7 +15,6 @@ from pllab.schedule import (
     Action,
     Kind,
     Schedule,
-    ScheduleError,
     check,
     gpipe,
     interleaved,
@@ -174,9 +173,6 @@ def test_undo_redo_and_reset_and_what_is_undone_is_not_claimed_twice(editor):
         ({"verb": "merge", "id": "0B0"}, "B0 of rank 0 cannot be merged; only an I and its W make a whole backward."),
         ({"verb": "place", "id": "0B0"}, "B0 of rank 0 cannot be placed now; everything stands on the board."),
         ({"verb": "run"}, "This editor has nothing to run with"),
-        ({"verb": "jump"}, "'jump' is nothing the editor does"),
-        ({"verb": 3}, "3 is nothing the editor does"),
-        ({"verb": "move"}, "'' is no action"),
         ({"verb": "move", "id": "0B0", "to": [1]}, "To is [1]; give a whole number"),
     ],
 )
@@ -197,11 +193,8 @@ def test_what_the_browser_cannot_have_is_a_sentence_until_the_next_move(editor, 
         ("move", "0B0", {"to": -1}, "to is -1; give a whole number"),
         ("move", "0B0", {"by": 0.5}, "by is 0.5; give a whole number from -600 to 600"),
         ("move", "0B7", {"to": 0}, "0B7 is not in the schedule; name one of its actions, for example 0F0"),
-        ("move", "", {"to": 0}, "'' is no action; write stage, kind and micro-batch"),
-        ("move", None, {"to": 0}, "'None' is no action"),
-        ("split", 3, {}, "'3' is no action"),
+        ("split", None, {}, "'None' is no action; write stage, kind and micro-batch"),
         ("cancel", "0B0", {}, "'cancel' is nothing the editor does; it does move, place"),
-        (None, "0B0", {}, "None is nothing the editor does"),
         (["move"], "0B0", {}, "is nothing the editor does"),
     ],
 )
@@ -220,8 +213,6 @@ def test_nonsense_from_a_cell_is_one_sentence_and_changes_nothing(editor, verb, 
         (gpipe(8, 40), {}, "has 640 actions; the editor takes 600"),
         (gpipe(2, 2), {"costs": Costs(forward=(1.0, 2.0, 3.0))}, "3 stages"),
         (gpipe(2, 2), {"par": "nine"}, "par is 'nine'"),
-        (gpipe(2, 2), {"par": True}, "par is True"),
-        (gpipe(2, 2), {"timeout_s": 0}, "timeout_s is 0"),
         (gpipe(2, 2), {"timeout_s": "soon"}, "timeout_s is 'soon'"),
     ],
 )
@@ -451,15 +442,6 @@ def test_a_run_that_never_ends_is_given_up_and_what_it_answers_late_is_dropped()
     assert editor.view["measured"] == "" and editor.view["can"]["run"]
 
 
-def test_a_deadline_of_the_run_itself_keeps_its_own_words():
-    def late(schedule):
-        raise TimeoutError("rank 1 has not sent 1F0 in 5 s")
-
-    editor = ScheduleEditor(gpipe(2, 2), run=late)
-    with pytest.raises(TimeoutError, match="rank 1 has not sent 1F0 in 5 s"):
-        editor.run_it()
-
-
 def test_a_thread_that_cannot_start_leaves_nobody_busy(monkeypatch):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
@@ -543,8 +525,6 @@ def test_the_unit_of_memory_is_named_where_a_rank_has_several_stages():
     assert editor.view["summary"] == "4 micro-batches on 2 ranks, memory limit 3 micro-batches of 2 stages"
     assert editor.view["verdict"][0].endswith("no rank holds more than 3 micro-batches of 2 stages.")
     assert "Memory, in micro-batches of 2 stages: rank 0 holds 2.5 of 3" in editor.static().alt
-    with pytest.raises(ScheduleError, match="rank 0 holds 2.5 micro-batches of 2 stages at 0F2, more than the limit"):
-        check(editor.schedule, memory_limit=2)
 
 
 # Picture and state
