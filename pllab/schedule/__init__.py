@@ -1,12 +1,11 @@
 """What runs where, in which order. A schedule is a value that is checked, drawn, simulated and run.
 
-model.py          stage, kind, micro-batch, `2F0`; and a schedule, per rank the ordered list of its actions
+model.py          stage, kind, micro-batch, `2F0`; a schedule, per rank the ordered list of its actions; how one is made
 costs.py          what work and messages cost
 dependencies.py   which action waits for which, and the walk of a schedule in that order
 legality.py       is it legal; if not, a sentence; and how many micro-batches it holds (counted by pllab/memory.py)
 families/         the published schedules, from sizes
 search/           schedules from costs under a memory limit
-making.py         what families and searches share: sizes, series of actions, how a row mixes them
 
 Standard library only.
 """
@@ -19,8 +18,7 @@ from pllab.schedule.families.looped import breadth_first, interleaved, interleav
 from pllab.schedule.families.one_way import eager_one_f_one_b, gpipe, one_f_one_b, zb_h1, zb_h2
 from pllab.schedule.families.v_shaped import dual_pipe_v, v_half, v_min, zbv
 from pllab.schedule.legality import Problem, ScheduleError, check, gathers, peak_in_flight, problems
-from pllab.schedule.making import collector_paused
-from pllab.schedule.model import Action, Kind, Schedule, split_backwards
+from pllab.schedule.model import Action, Kind, Schedule, collector_paused, split_backwards
 from pllab.schedule.search.shortest import Optimum, optimal, zero_bubble
 
 __all__ = [

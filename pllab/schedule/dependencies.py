@@ -11,8 +11,7 @@ from collections.abc import Container, Iterator, Mapping
 from typing import NamedTuple
 
 from pllab.schedule.costs import Costs
-from pllab.schedule.making import collector_paused
-from pllab.schedule.model import Action, Kind, Schedule
+from pllab.schedule.model import Action, Kind, Schedule, collector_paused
 
 
 def needs(action: Action, num_stages: int, present: Container[Action]) -> Iterator[Action]:

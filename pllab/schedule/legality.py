@@ -35,7 +35,7 @@ class Problem:
     actions: tuple[Action, ...] = ()
 
 
-def check(schedule: Schedule, memory_limit: float | None = None, held: Held | None = None) -> None:
+def check(schedule: Schedule, memory_limit: float | None = None) -> None:
     """Refuse an illegal schedule.
 
     Example: `check(one_f_one_b(4, 8), memory_limit=4)` returns, `memory_limit=3` raises.
@@ -47,19 +47,19 @@ def check(schedule: Schedule, memory_limit: float | None = None, held: Held | No
         ScheduleError: a ValueError with the first problem; for a deadlock the sentence walks the circle.
         ValueError: the memory limit is not a number.
     """
-    for problem in _problems(schedule, memory_limit, held or Held()):
+    for problem in _problems(schedule, memory_limit):
         raise ScheduleError(problem)
 
 
-def problems(schedule: Schedule, memory_limit: float | None = None, held: Held | None = None) -> list[Problem]:
+def problems(schedule: Schedule, memory_limit: float | None = None) -> list[Problem]:
     """All problems of a schedule (the first hundred), for an editor; empty if it is legal.
 
     The order of actions is judged only if none is missing or extra, and only one circle is shown.
     """
-    return list(islice(_problems(schedule, memory_limit, held or Held()), _MOST_PROBLEMS))
+    return list(islice(_problems(schedule, memory_limit), _MOST_PROBLEMS))
 
 
-def _problems(schedule: Schedule, memory_limit: float | None, held: Held) -> Iterator[Problem]:
+def _problems(schedule: Schedule, memory_limit: float | None) -> Iterator[Problem]:
     if not isinstance(schedule, Schedule):
         raise ValueError(
             f"{schedule!r} is no Schedule; make one with Schedule.of(rows) or a family such as gpipe(2, 4)"
@@ -75,7 +75,7 @@ def _problems(schedule: Schedule, memory_limit: float | None, held: Held) -> Ite
     if complete:
         yield from deadlock(schedule)
     if memory_limit is not None:
-        yield from _memory(schedule, memory_limit, held)
+        yield from _memory(schedule, memory_limit)
 
 
 def _nothing(schedule: Schedule) -> Iterator[Problem]:
@@ -195,11 +195,11 @@ def gathers(schedule: Schedule) -> tuple[int, ...]:
     return tuple(sum(1 for _ in groupby(action.stage for action in row)) for row in schedule.rows)
 
 
-def _memory(schedule: Schedule, limit: float, held: Held) -> Iterator[Problem]:
+def _memory(schedule: Schedule, limit: float) -> Iterator[Problem]:
     stages = schedule.stages_per_rank
     unit = "micro-batches" if stages == 1 else f"micro-batches of {stages:g} stages"
     for rank, row in enumerate(schedule.rows):
-        for action, count in zip(row, held.after_each(row), strict=True):
+        for action, count in zip(row, Held().after_each(row), strict=True):
             if is_over(count / stages, limit):
                 sentence = f"rank {rank} holds {count / stages:g} {unit} at {action}, more than the limit of {limit:g}"
                 yield Problem(f"{sentence}; run a backward before it or raise the limit", (action,))

@@ -5,14 +5,21 @@ the rows (which rank has which stage, how many micro-batches there are) is deriv
 Its text is the CSV of torch.distributed.pipelining: one line per rank, one cell per action.
 """
 
+import gc
 import re
 from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain, pairwise, repeat
+from math import prod
 from operator import itemgetter
 from typing import NamedTuple, Self
+
+from pllab.arguments import whole_number
+
+_MOST_ACTIONS = 10**7  # more would fill the memory
 
 
 class Kind(StrEnum):
@@ -184,6 +191,47 @@ class Schedule:
     def __str__(self) -> str:
         width = len(str(self.num_ranks - 1))
         return "\n".join(f"rank {rank:>{width}}  {' '.join(map(str, row))}" for rank, row in enumerate(self.rows))
+
+
+def check_sizes(**sizes: int) -> tuple[int, ...]:
+    """The sizes of a schedule as Python ints, in the same order.
+
+    Example: `check_sizes(num_stages=4, num_microbatches=numpy.int64(8))` -> (4, 8).
+
+    Raises:
+        ValueError: a size is not a whole number of at least 1, or there are more actions than memory holds.
+    """
+    checked = tuple(whole_number(name, value) for name, value in sizes.items())
+    if prod(checked) > _MOST_ACTIONS:
+        product = " x ".join(f"{name} {value}" for name, value in zip(sizes, checked, strict=True))
+        raise ValueError(f"{product} are more than {_MOST_ACTIONS:,} actions; give smaller sizes")
+    return checked
+
+
+def series(stage: int, kind: Kind, microbatches: Iterable[int]) -> list[Action]:
+    """The same work on one micro-batch after another: `2F0 2F1 2F2` for stage 2, F and `range(3)`.
+
+    A loop over `Action(...)` gives the same and takes twice as long, which shows in schedules of 100,000 actions.
+    """
+    return list(map(Action._make, zip(repeat(stage), repeat(kind), microbatches, strict=False)))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector while very many lasting values are made; afterwards it is as it was.
+
+    Example: `with collector_paused(): spans = make_many()`, or `@collector_paused()` above a function.
+
+    The collector searches all objects of the process repeatedly while their number grows. In a process with torch
+    that takes several times as long as making a large schedule, and frees nothing.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def split_backwards(schedule: Schedule) -> Schedule:

@@ -3,14 +3,14 @@
 import itertools
 from collections.abc import Iterator
 
-from pllab.schedule import Held, Schedule, problems
+from pllab.schedule import Schedule, problems
 
 
-def every_schedule(num_stages: int, num_microbatches: int, limit: float, held: Held) -> Iterator[Schedule]:
+def every_schedule(num_stages: int, num_microbatches: int, limit: float) -> Iterator[Schedule]:
     """Every legal split-backward schedule, one stage per rank, each kind in order of micro-batches."""
     for rows in itertools.product(_rows(num_microbatches), repeat=num_stages):
         schedule = spelled(rows)
-        if not problems(schedule, limit, held):
+        if not problems(schedule, limit):
             yield schedule
 
 

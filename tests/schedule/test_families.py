@@ -44,7 +44,8 @@ LOOPED = [
     for family in (interleaved, interleaved_zero_bubble, looped)
     for v in range(1, 5)
 ]
-RANKS, MICROBATCHES = range(1, 9), range(1, 21)
+RANKS = range(1, 9)
+SIZES = [(p, m) for p in RANKS for m in range(1, 21)]
 WHOLE = Costs(forward=1.0, backward_input=1.0, backward_weight=1.0)
 
 
@@ -65,18 +66,17 @@ def idle(schedule: Schedule, costs: Costs = WHOLE) -> float:
 
 @pytest.mark.parametrize("generator", [*ONE_STAGE, *LOOPED, *IN_A_V])
 def test_every_size_is_legal_and_has_every_stage_where_it_belongs(generator: Generator) -> None:
-    for p in RANKS:
-        for m in MICROBATCHES:
-            schedule = generator(p, m)
-            check(schedule)
-            assert (schedule.num_ranks, schedule.num_microbatches) == (p, m)
-            for rank in range(p):
-                if generator in ONE_STAGE:
-                    assert schedule.stages_of_rank(rank) == (rank,)
-                elif generator in IN_A_V:
-                    assert schedule.stages_of_rank(rank) == (rank, 2 * p - 1 - rank)
-                else:
-                    assert schedule.stages_of_rank(rank) == tuple(range(rank, schedule.num_stages, p))
+    for p, m in SIZES:
+        schedule = generator(p, m)
+        check(schedule)
+        assert (schedule.num_ranks, schedule.num_microbatches) == (p, m)
+        for rank in range(p):
+            if generator in ONE_STAGE:
+                assert schedule.stages_of_rank(rank) == (rank,)
+            elif generator in IN_A_V:
+                assert schedule.stages_of_rank(rank) == (rank, 2 * p - 1 - rank)
+            else:
+                assert schedule.stages_of_rank(rank) == tuple(range(rank, schedule.num_stages, p))
 
 
 @pytest.mark.parametrize("sizes", [(0, 4), (4, 0), (-1, 4), (4, True), (2.0, 4), ("4", 4), (np.int64(0), 4)], ids=str)
@@ -109,14 +109,13 @@ def test_a_size_of_another_library_is_taken_as_an_int() -> None:
 @pytest.mark.parametrize("v", range(1, 5))
 def test_looped_families_have_the_bubble_of_their_papers(v: int) -> None:
     """(p-1)/(v m) from m = p on, also where p does not divide m; interleaved with fewer waits for each missing one."""
-    for p in RANKS:
-        for m in MICROBATCHES:
-            work, bubble = Costs(forward=1.0, backward_input=1.5, backward_weight=0.5), (p - 1) / (v * m)
-            if m >= p:
-                assert simulate(looped(p, m, v), work).bubble_overhead == pytest.approx(bubble)
-                assert simulate(interleaved(p, m, v), work).bubble_overhead == pytest.approx(bubble)
-            else:
-                assert idle(interleaved(p, m, v)) == 3 * (p - 1) + 3 * (p - m) * (v - 1)
+    for p, m in SIZES:
+        work, bubble = Costs(forward=1.0, backward_input=1.5, backward_weight=0.5), (p - 1) / (v * m)
+        if m >= p:
+            assert simulate(looped(p, m, v), work).bubble_overhead == pytest.approx(bubble)
+            assert simulate(interleaved(p, m, v), work).bubble_overhead == pytest.approx(bubble)
+        else:
+            assert idle(interleaved(p, m, v)) == 3 * (p - 1) + 3 * (p - m) * (v - 1)
 
 
 @pytest.mark.parametrize("v", range(1, 5))
@@ -140,9 +139,9 @@ def test_interleaved_zero_bubble_has_a_third_of_the_bubble_and_1f1b_s_memory(v: 
 
 
 def test_with_one_stage_a_rank_interleaved_zero_bubble_is_zb_h1() -> None:
-    for p in RANKS:
-        for m in MICROBATCHES:
-            assert interleaved_zero_bubble(p, m, 1) == zb_h1(p, m)
+    """So ZB-H1 has a third of 1F1B's bubble, and its memory."""
+    for p, m in SIZES:
+        assert interleaved_zero_bubble(p, m, 1) == zb_h1(p, m)
 
 
 def test_dual_pipe_v_waits_like_zbv_and_holds_one_more() -> None:
@@ -153,20 +152,12 @@ def test_dual_pipe_v_waits_like_zbv_and_holds_one_more() -> None:
 
 
 def test_a_pair_of_dual_pipe_v_is_of_two_micro_batches_and_of_both_stages() -> None:
-    for p in RANKS:
-        for m in MICROBATCHES:
-            schedule = dual_pipe_v(p, m)
-            assert len(schedule.overlaps) == len(list(schedule.pairs()))
-            for forward, backward in schedule.pairs():
-                assert forward.stage + backward.stage == 2 * p - 1
-                assert backward.microbatch < forward.microbatch
-
-
-def test_zb_h1_has_a_third_of_the_bubble_and_1f1b_s_memory() -> None:
-    for p in RANKS:
-        for m in range(p, 21):
-            assert idle(zb_h1(p, m)) == p - 1
-            assert list(peak_in_flight(zb_h1(p, m))) == [p - s / 2 for s in range(p)]
+    for p, m in SIZES:
+        schedule = dual_pipe_v(p, m)
+        assert len(schedule.overlaps) == len(list(schedule.pairs()))
+        for forward, backward in schedule.pairs():
+            assert forward.stage + backward.stage == 2 * p - 1
+            assert backward.microbatch < forward.microbatch
 
 
 def test_zb_h2_never_waits_and_holds_2p_minus_1() -> None:
@@ -177,29 +168,26 @@ def test_zb_h2_never_waits_and_holds_2p_minus_1() -> None:
 
 
 def test_zbv_never_waits_and_holds_2p_on_every_rank() -> None:
-    for p in RANKS:
-        for m in MICROBATCHES:
-            assert max(peak_in_flight(zbv(p, m))) <= 2 * p
-            if m >= 2 * p - 1:
-                timeline = simulate(zbv(p, m), WHOLE)
-                assert timeline.period == timeline.busy_of_ranks[0]
-                assert peak_in_flight(zbv(p, m)) == (2 * p,) * p
+    for p, m in SIZES:
+        assert max(peak_in_flight(zbv(p, m))) <= 2 * p
+        if m >= 2 * p - 1:
+            timeline = simulate(zbv(p, m), WHOLE)
+            assert timeline.period == timeline.busy_of_ranks[0]
+            assert peak_in_flight(zbv(p, m)) == (2 * p,) * p
 
 
 def test_v_half_holds_half_and_waits_half_as_long() -> None:
-    for p in RANKS:
-        for m in MICROBATCHES:
-            assert max(peak_in_flight(v_half(p, m))) <= 2 * ((p + 2) // 2)  # the paper's, in half-size stages
-            if m > p:
-                assert max(peak_in_flight(v_half(p, m))) == (p + 1 if p % 2 else p + 2)
-                assert idle(v_half(p, m)) == {1: 0, 2: 2}.get(p, 3 * p - 4 if p % 2 else 3 * p - 6)
+    for p, m in SIZES:
+        assert max(peak_in_flight(v_half(p, m))) <= 2 * ((p + 2) // 2)  # the paper's, in half-size stages
+        if m > p:
+            assert max(peak_in_flight(v_half(p, m))) == (p + 1 if p % 2 else p + 2)
+            assert idle(v_half(p, m)) == {1: 0, 2: 2}.get(p, 3 * p - 4 if p % 2 else 3 * p - 6)
 
 
 def test_v_min_holds_a_third_and_waits_two_thirds_as_long() -> None:
-    for p in RANKS:
-        for m in MICROBATCHES:
-            assert max(peak_in_flight(v_min(p, m))) <= 2 * ((p + 4) // 3)  # the paper's, in half-size stages
-            assert idle(v_min(p, m)) == max(0, 4 * p - 5)
+    for p, m in SIZES:
+        assert max(peak_in_flight(v_min(p, m))) <= 2 * ((p + 4) // 3)  # the paper's, in half-size stages
+        assert idle(v_min(p, m)) == max(0, 4 * p - 5)
 
 
 @pytest.mark.parametrize("generator", [zb_h1, zb_h2, *IN_A_V])
@@ -207,9 +195,8 @@ def test_none_is_slower_than_1f1b_for_equal_costs(generator: Generator) -> None:
     """Few micro-batches included; a stage of a V is half the work of a stage of 1F1B."""
     share = 0.5 if generator in IN_A_V else 1.0
     costs = Costs(forward=share, backward_input=share, backward_weight=share)
-    for p in RANKS:
-        for m in MICROBATCHES:
-            assert simulate(generator(p, m), costs).makespan <= simulate(one_f_one_b(p, m)).makespan
+    for p, m in SIZES:
+        assert simulate(generator(p, m), costs).makespan <= simulate(one_f_one_b(p, m)).makespan
 
 
 def test_the_names_that_commands_take_are_those_of_the_table() -> None:

@@ -4,10 +4,8 @@ import math
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from pllab.schedule import Held, check, one_f_one_b, optimal, peak_in_flight, zero_bubble
+from pllab.schedule import optimal, zero_bubble
 from pllab.simulate import Costs, simulate
 from tests.schedule.every_order import every_schedule
 
@@ -16,15 +14,12 @@ UNEQUAL = Costs((1.0, 2.0), (1.5, 0.5), (0.5, 1.0), 0.25)
 
 @pytest.mark.parametrize("limit", [1, 1.5, 2])
 @pytest.mark.parametrize("costs", [Costs(), Costs(2.0, 1.0, 3.0, 0.5), Costs(1.0, 2.0, 0.0, 1.0), UNEQUAL])
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_two_by_two_is_the_best_of_all_orders_and_none_is_below_its_bound(
-    costs: Costs, limit: float, share: float
-) -> None:
-    found = optimal(2, 2, costs, limit, held=Held(share))
-    everything = [simulate(schedule, costs) for schedule in every_schedule(2, 2, limit, Held(share))]
+def test_two_by_two_is_the_best_of_all_orders_and_none_is_below_its_bound(costs: Costs, limit: float) -> None:
+    found = optimal(2, 2, costs, limit)
+    everything = [simulate(schedule, costs) for schedule in every_schedule(2, 2, limit)]
     best = min(timeline.makespan for timeline in everything)
     assert found.makespan == pytest.approx(best) and found.bound <= best * (1 + 1e-9)
-    steady = simulate(zero_bubble(2, 2, costs, limit, Held(share)), costs)
+    steady = simulate(zero_bubble(2, 2, costs, limit), costs)
     assert steady.period == pytest.approx(min(timeline.period for timeline in everything))
 
 
@@ -41,34 +36,6 @@ def test_a_makespan_that_reaches_its_bound_is_proven(
 ) -> None:
     found = optimal(p, m, costs, limit)
     assert found.proven and found.makespan == found.bound == makespan
-
-
-tenths = st.integers(0, 20).map(lambda n: n / 10)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    p=st.integers(1, 3),
-    m=st.integers(1, 4),
-    costs=st.tuples(*[st.tuples(tenths, tenths, tenths)] * 3),
-    p2p=tenths,
-    limit=st.sampled_from([1.0, 1.5, 2.0, 3.0]),
-    share=st.sampled_from([0.0, 0.5, 0.634, 1.0]),
-)
-def test_what_it_says_of_its_schedule_is_true(
-    p: int, m: int, costs: tuple[tuple[float, ...], ...], p2p: float, limit: float, share: float
-) -> None:
-    forward, by_input, by_weight = (part[:p] for part in costs)
-    of_stages = Costs(forward, by_input, by_weight, p2p)
-    found = optimal(p, m, of_stages, limit, held=Held(share))
-    check(found.schedule, limit, Held(share))
-    assert found.schedule.num_actions == 3 * p * m
-    assert simulate(found.schedule, of_stages).makespan == pytest.approx(found.makespan)
-    assert found.bound <= found.makespan and found.proven == (found.makespan <= found.bound * (1 + 1e-9))
-    heuristic = simulate(zero_bubble(p, m, of_stages, limit, Held(share)), of_stages).makespan
-    assert found.bound <= heuristic * (1 + 1e-9) and found.makespan <= heuristic * (1 + 1e-9)
-    if limit >= max(peak_in_flight(one_f_one_b(p, m))):
-        assert found.makespan <= simulate(one_f_one_b(p, m), of_stages).makespan * (1 + 1e-9)
 
 
 def test_one_above_its_bound_is_not_called_proven() -> None:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from pllab.arguments import whole_number
-from pllab.schedule.making import check_sizes, collector_paused, in_turn, series, weights_late
-from pllab.schedule.model import Action, Kind, Schedule
+from pllab.schedule.families.one_way import in_turn, weights_late
+from pllab.schedule.model import Action, Kind, Schedule, check_sizes, collector_paused, series
 
 
 @collector_paused()

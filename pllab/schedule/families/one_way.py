@@ -1,7 +1,8 @@
 """One stage a rank: GPipe, 1F1B and its eager form, and ZB-H1 and ZB-H2, which split the backward by hand."""
 
-from pllab.schedule.making import check_sizes, collector_paused, in_turn, series, weights_late
-from pllab.schedule.model import Action, Kind, Schedule
+from itertools import chain
+
+from pllab.schedule.model import Action, Kind, Schedule, check_sizes, collector_paused, series
 
 
 @collector_paused()
@@ -115,3 +116,23 @@ def zb_h2(num_stages: int, num_microbatches: int) -> Schedule:
 def _split(stage: int, num_microbatches: int, warm_up: int, delay: int) -> tuple[Action, ...]:
     forwards, inputs, weights = (series(stage, kind, range(num_microbatches)) for kind in (Kind.F, Kind.I, Kind.W))
     return weights_late(forwards, inputs, weights, warm_up, delay)
+
+
+def in_turn(forwards: list[Action], backwards: list[Action], warm_up: int) -> tuple[Action, ...]:
+    """`warm_up` forwards, then forward and backward in turn, then the backwards that are left."""
+    warm_up = min(warm_up, len(forwards))
+    steady = chain.from_iterable(zip(forwards[warm_up:], backwards, strict=False))
+    return (*forwards[:warm_up], *steady, *backwards[len(forwards) - warm_up :])
+
+
+def weights_late(
+    forwards: list[Action], inputs: list[Action], weights: list[Action], warm_up: int, delay: int
+) -> tuple[Action, ...]:
+    """`warm_up` forwards, then in turn F, I and the W of `delay` turns ago, then the W's that are left."""
+    row = forwards[:warm_up]
+    for turn, item in enumerate(inputs):
+        row += forwards[turn + warm_up : turn + warm_up + 1]
+        row.append(item)
+        if turn >= delay:
+            row.append(weights[turn - delay])
+    return (*row, *weights[max(0, len(weights) - delay) :])

@@ -8,12 +8,10 @@ wait (`_filled`).
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, count
 
 from pllab.schedule.dependencies import needs
-from pllab.schedule.making import check_sizes, collector_paused
-from pllab.schedule.model import Action, Kind, Schedule
+from pllab.schedule.model import Action, Kind, Schedule, check_sizes, collector_paused
 
 _INTERVAL = 6  # F, I and W of two stages, one unit each
 _NEVER = 1 << 60
@@ -62,8 +60,7 @@ def v_half(num_ranks: int, num_microbatches: int) -> Schedule:
     """
     p, m = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
     pauses = (0, 0, 1) if p % 2 else (4, 0, 0)
-    block = _Block(slopes=(2, 1, 2, 1), pauses=pauses, memory=2 * ((p + 2) // 2))
-    return block.repeated(p, m, "V-half")
+    return _filled(_repeated(p, m, (2, 1, 2, 1), pauses), memory_limit=2 * ((p + 2) // 2), name="V-half")
 
 
 @collector_paused()
@@ -86,8 +83,7 @@ def v_min(num_ranks: int, num_microbatches: int) -> Schedule:
     """
     p, m = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
     pauses = (0, 0, 0) if p % 3 else (2, 0, 2)
-    block = _Block(slopes=(1, 1, 1, 1), pauses=pauses, memory=2 * ((p + 4) // 3))
-    return block.repeated(p, m, "V-min")
+    return _filled(_repeated(p, m, (1, 1, 1, 1), pauses), memory_limit=2 * ((p + 4) // 3), name="V-min")
 
 
 @collector_paused()
@@ -165,40 +161,35 @@ def _spelled(letters: str, rank: int, num_ranks: int) -> tuple[list[Action], set
     return row, overlaps
 
 
-@dataclass(frozen=True)
-class _Block:
-    """The actions of one micro-batch on all ranks, repeated every six units; two of the six are left for W.
+def _repeated(
+    num_ranks: int, num_microbatches: int, slopes: tuple[int, int, int, int], pauses: tuple[int, int, int]
+) -> list[list[Action]]:
+    """F and I of each rank in the order of their starts, where one block of actions follows another every six units.
 
-    `slopes` are the units from rank to rank of f, F, I and i; `pauses` lie between them, so that no two meet on a rank.
-    An activation is held from its forward to its backward, so a steep block holds few and a flat one many.
+    A block has the actions of one micro-batch on all ranks; two of the six units are left for W. `slopes` are the units
+    from rank to rank of f, F, I and i; `pauses` lie between them, so that no two meet on a rank: F follows f on the
+    last rank, I follows F on rank 0. An activation is held from its forward to its backward, so a steep block holds few
+    and a flat one many.
     """
-
-    slopes: tuple[int, int, int, int]
-    pauses: tuple[int, int, int]
-    memory: int
-
-    def repeated(self, num_ranks: int, num_microbatches: int, name: str) -> Schedule:
-        """One block after every interval, squeezed together."""
-        return _filled([self._order(rank, num_ranks, num_microbatches) for rank in range(num_ranks)], self.memory, name)
-
-    def _order(self, rank: int, num_ranks: int, num_microbatches: int) -> list[Action]:
-        """F and I of one rank in the order of their starts."""
-        down, up = rank, 2 * num_ranks - 1 - rank
-        starts = self._starts(rank, num_ranks)
-        assert len({start % _INTERVAL for start in starts}) == len(starts), "two blocks meet on a rank"
-        work = list(zip(starts, (down, up, up, down), (Kind.F, Kind.F, Kind.I, Kind.I), strict=True))
+    (f_slope, up_slope, down_slope, i_slope), (turn, loss, back) = slopes, pauses
+    last = num_ranks - 1
+    up_starts = f_slope * last + 1 + turn
+    down_starts = up_starts + up_slope * last + 1 + loss
+    end_starts = down_starts + down_slope * last + 1 + back
+    rows = []
+    for rank in range(num_ranks):
+        above, other = last - rank, num_ranks + last - rank
+        work = [
+            (f_slope * rank, rank, Kind.F),
+            (up_starts + up_slope * above, other, Kind.F),
+            (down_starts + down_slope * rank, other, Kind.I),
+            (end_starts + i_slope * above, rank, Kind.I),
+        ]
+        assert len({start % _INTERVAL for start, *_ in work}) == len(work), "two blocks meet on a rank"
         repeats = range(num_microbatches)
         timed = ((start + _INTERVAL * m, Action(stage, kind, m)) for m in repeats for start, stage, kind in work)
-        return [action for _, action in sorted(timed)]
-
-    def _starts(self, rank: int, num_ranks: int) -> tuple[int, int, int, int]:
-        """When one rank runs f, F, I and i of micro-batch 0; F follows f on the last rank, I follows F on rank 0."""
-        (f, up, down, i), (turn, loss, back) = self.slopes, self.pauses
-        last, above = num_ranks - 1, num_ranks - 1 - rank
-        up_starts = f * last + 1 + turn
-        down_starts = up_starts + up * last + 1 + loss
-        end_starts = down_starts + down * last + 1 + back
-        return f * rank, up_starts + up * above, down_starts + down * rank, end_starts + i * above
+        rows.append([action for _, action in sorted(timed)])
+    return rows
 
 
 def _filled(order: Sequence[Sequence[Action]], memory_limit: int, name: str) -> Schedule:

@@ -11,10 +11,10 @@ from typing import Self
 from pllab.arguments import is_number
 from pllab.memory import Held
 from pllab.schedule.costs import Costs
-from pllab.schedule.making import check_sizes
-from pllab.schedule.model import Action, Kind, Schedule
+from pllab.schedule.model import Action, Kind, Schedule, check_sizes, series
 
 _ROUNDING = 1e-9  # as in the memory check of `check`
+_WEIGHT_SHARE = 1.0 - Held().input_share  # of a micro-batch's memory, which W frees
 Rows = tuple[str, ...]
 
 
@@ -33,12 +33,9 @@ class SearchProblem:
     weight: tuple[float, ...]
     message: float
     limit: float
-    weight_share: float  # of a micro-batch's memory, which W frees: 1 minus the share of I
 
     @classmethod
-    def of(
-        cls, num_stages: int, num_microbatches: int, costs: Costs, memory_limit: float, held: Held | None = None
-    ) -> Self:
+    def of(cls, num_stages: int, num_microbatches: int, costs: Costs, memory_limit: float) -> Self:
         """Read the costs once.
 
         Raises:
@@ -52,13 +49,7 @@ class SearchProblem:
         forward, backward, weight = (
             tuple(costs.duration(stage, kind) for stage in range(p)) for kind in (Kind.F, Kind.I, Kind.W)
         )
-        weight_share = 1.0 - (held or Held()).input_share
-        return cls(p, m, costs, forward, backward, weight, costs.p2p, float(memory_limit), weight_share)
-
-    @property
-    def num_actions(self) -> int:
-        """One F, I and W for every stage and micro-batch."""
-        return 3 * self.num_stages * self.num_microbatches
+        return cls(p, m, costs, forward, backward, weight, costs.p2p, float(memory_limit))
 
     @property
     def most_in_flight(self) -> int:
@@ -67,7 +58,7 @@ class SearchProblem:
 
     def fits(self, in_flight: int, pending: int) -> bool:
         """Whether `in_flight` micro-batches before their I and `pending` ones between I and W fit in memory."""
-        return in_flight + self.weight_share * pending <= self.limit + _ROUNDING
+        return in_flight + _WEIGHT_SHARE * pending <= self.limit + _ROUNDING
 
     def is_order(self, row: str) -> bool:
         """Whether every I of a row comes after its F, every W after its I, and every F fits in memory."""
@@ -94,9 +85,8 @@ class SearchProblem:
 
     @cached_property
     def _actions(self) -> list[dict[str, list[Action]]]:
-        numbers = range(self.num_microbatches)
-        kinds = (Kind.F, Kind.I, Kind.W)
-        return [{k.value: [Action(s, k, m) for m in numbers] for k in kinds} for s in range(self.num_stages)]
+        kinds, numbers = (Kind.F, Kind.I, Kind.W), range(self.num_microbatches)
+        return [{kind.value: series(stage, kind, numbers) for kind in kinds} for stage in range(self.num_stages)]
 
     # The floors are lower bounds: a search stops at them, and an order that reaches one is proven.
 
@@ -132,7 +122,7 @@ class SearchProblem:
         first = max(0.0, self.away(stage) - (self.most_in_flight - 1) * f)
         last = max(0.0, self.away(stage) - self._most_left(stage))
         waits = first + last if m > self.most_in_flight else max(first, last)
-        held_for = f + self.away(stage) + i + self.weight_share * w
+        held_for = f + self.away(stage) + i + _WEIGHT_SHARE * w
         return max(m * (f + i + w) + waits, m * held_for / self.limit)
 
     def _most_left(self, stage: int) -> float:

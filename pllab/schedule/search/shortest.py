@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pllab.memory import Held
 from pllab.schedule.costs import Costs
 from pllab.schedule.dependencies import Walk
 from pllab.schedule.model import Schedule
@@ -29,7 +28,6 @@ def zero_bubble(
     num_microbatches: int,
     costs: Costs,
     memory_limit: float,
-    held: Held | None = None,
     *,
     makespan_first: bool = False,
 ) -> Schedule:
@@ -52,7 +50,6 @@ def zero_bubble(
         costs: seconds per action and message, per stage; `pllab.simulate.Costs`.
         memory_limit: micro-batches of activations a rank may hold, from 1; 1F1B needs `num_stages`, and about twice as
             many leave almost no bubble.
-        held: what I and W free; a half each by default.
         makespan_first: compare makespans first and the slowest rank's time second, for a step that ends at a barrier.
 
     Raises:
@@ -60,7 +57,7 @@ def zero_bubble(
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), section 3 for the idea of a search under a memory limit.
     """
-    work = SearchProblem.of(num_stages, num_microbatches, costs, memory_limit, held)
+    work = SearchProblem.of(num_stages, num_microbatches, costs, memory_limit)
     return work.schedule(shortest(work, makespan_first).rows, "zero bubble")
 
 
@@ -77,9 +74,7 @@ class Optimum:
     proven: bool
 
 
-def optimal(
-    num_stages: int, num_microbatches: int, costs: Costs, memory_limit: float, *, held: Held | None = None
-) -> Optimum:
+def optimal(num_stages: int, num_microbatches: int, costs: Costs, memory_limit: float) -> Optimum:
     """Find the shortest schedule with one stage per rank and split backwards, and say whether it is proven.
 
     Example: `optimal(2, 2, Costs(), 2)` has makespan 7.0 and is proven; its rows are
@@ -95,12 +90,11 @@ def optimal(
         num_microbatches: at least 1.
         costs: seconds per action and message, per stage.
         memory_limit: micro-batches of activations a rank may hold, from 1.
-        held: what I and W free; a half each by default.
 
     Raises:
         ValueError: a size or the memory limit is below 1, or the costs are for another number of stages.
     """
-    work = SearchProblem.of(num_stages, num_microbatches, costs, memory_limit, held)
+    work = SearchProblem.of(num_stages, num_microbatches, costs, memory_limit)
     best, bound = shortest(work, makespan_first=True), work.floor_of_makespan()
     schedule, is_proven = work.schedule(best.rows, "optimal"), best.makespan <= bound * (1 + _EQUAL)
     return Optimum(schedule, best.makespan, min(bound, best.makespan), is_proven)
@@ -179,7 +173,8 @@ def _alternating(work: SearchProblem, ahead: int, deferred: int) -> str:
 def _moved(work: SearchProblem, order: Order, key: Judge, floor: Key, seed: int) -> Order:
     """Move one action of a row a few places, again and again, and keep the order if it is no worse."""
     dice = random.Random(seed)
-    for _ in range(min(_TRIES, _MOST_WALKED // _STARTS // work.num_actions)):
+    num_actions = 3 * work.num_stages * work.num_microbatches  # F, I and W
+    for _ in range(min(_TRIES, _MOST_WALKED // _STARTS // num_actions)):
         if all(value <= least * (1 + _SAME) for value, least in zip(key(order), floor, strict=True)):
             break
         rank = dice.randrange(work.num_stages)
