@@ -1,6 +1,7 @@
 """The pipeline: layers cut into stages, a schedule, and the one engine that runs it.
 
-split.py           a model cut into stages, a batch into micro-batches
+split.py           a model cut into stages
+batches.py         a batch cut into micro-batches, and its loss
 workers.py         one thread per device, and the clock
 stage.py           what a stage does with F, B, I and W (split_backward.py: a backward in two halves; randomness.py: the
                    same draws whatever the threads do; tied.py: weights that stages share)

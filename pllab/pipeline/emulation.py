@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from pllab.arguments import is_number
-from pllab.pipeline.engine import NOTHING, ActionTimes, Name, Packet, Wire, made_by, taken_by
+from pllab.pipeline.engine import NOTHING, ActionTimes, Name, Packet, Transport, made_by, taken_by
 from pllab.pipeline.lanes import Lanes
 from pllab.schedule import Action, Kind, Schedule, check, pair_shares
 from pllab.simulate import Costs, simulate
@@ -83,9 +83,9 @@ def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float |
     with closing(Lanes([f"cpu:{rank}" for rank in range(schedule.num_ranks)])) as lanes:
         for sleep_s in (0.0, unit_s):  # the first warms up
             works = {stage: SleepWork(costs, stage, sleep_s, shares) for stage in range(schedule.num_stages)}
-            wire = partial(SlowWire, schedule.rank_of_stage, sleep_s * costs.p2p, {})
+            transport = partial(SlowTransport, schedule.rank_of_stage, sleep_s * costs.p2p, {})
             record = ActionTimes("emulated", schedule.num_ranks)
-            lanes.run(schedule, works, entering, record, timeout_s, wire=wire)
+            lanes.run(schedule, works, entering, record, timeout_s, transport=transport)
     spans = [span._replace(start=span.start / unit_s, end=span.end / unit_s) for span in record.timeline().spans]
     return Timeline.of(spans, "emulated", schedule.num_ranks)
 
@@ -97,7 +97,7 @@ def _unit_s(costs: Costs, num_stages: int) -> float:
     return _LONGEST_SLEEP_S / longest if longest else 1.0
 
 
-class SlowWire(Wire):
+class SlowTransport(Transport):
     """Holds a packet for another rank as long as a message takes; the lanes share the times at which such are due."""
 
     def __init__(self, homes: Mapping[int, int], message_s: float, due_s: dict[Name, float], *lane: Any) -> None:

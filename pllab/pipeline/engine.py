@@ -123,8 +123,11 @@ class Packets:
         return self._futures.setdefault(name, Future())  # one step of the interpreter, so both ends get the same
 
 
-class Wire:
-    """How one lane takes and gives: by reference or, where a GPU is at one end, as copies."""
+class Transport:
+    """Brings each action of one lane its packet, and carries away the packet it makes.
+
+    Packets pass by reference or, where a GPU is at one end, as copies.
+    """
 
     def __init__(self, packets: Packets, stream: HostStream) -> None:
         self._packets = packets
@@ -132,14 +135,14 @@ class Wire:
         self._gpu = stream if isinstance(stream, GpuStream) else None
 
     def take(self, action: Action) -> Packet:
-        """Wait for the packet and bring it to this lane's device."""
+        """Wait for this action's packet and bring it to the lane's device; `NOTHING` if it takes none."""
         packet = self._packets.take(taken_by(action))
         if packet.ready is None and self._stream.device.type == "cpu":
             return packet
         return Packet(self._stream.fetch(packet.tensors, packet.ready), packet.needs_grad)
 
     def give(self, action: Action, packet: Packet) -> None:
-        """Hand over the packet that this action made."""
+        """Pass on the packet that this action made, without waiting."""
         if (name := made_by(action)) is not None:
             self._packets.put(name, packet if self._gpu is None else packet._replace(ready=self._gpu.ready()))
 
@@ -152,16 +155,6 @@ class Work(Protocol):
 
     def perform(self, action: Action, packet: Packet) -> Packet:
         """Run one part on the packet that the action takes; return the packet that it makes."""
-
-
-class Transport(Protocol):
-    """Brings each action its packet, and carries away the packet it makes."""
-
-    def take(self, action: Action) -> Packet:
-        """Wait for this action's packet; `NOTHING` if it takes none."""
-
-    def give(self, action: Action, packet: Packet) -> None:
-        """Pass on the packet that this action made, without waiting."""
 
 
 Timing = Callable[[Action], AbstractContextManager[None]]

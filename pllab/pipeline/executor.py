@@ -11,23 +11,11 @@ import torch
 from torch import nn
 
 from pllab.arguments import deadline, whole_number
+from pllab.pipeline.batches import Batch, Count, Loss, Score, Tensors, as_tuple, check_loss, num_rows, scatter_evenly
 from pllab.pipeline.engine import ActionTimes, Name, as_packet
 from pllab.pipeline.lanes import Lanes, RunsOnLanes
 from pllab.pipeline.randomness import draw_seed
-from pllab.pipeline.split import (
-    Batch,
-    Count,
-    Loss,
-    Score,
-    Tensors,
-    as_tuple,
-    check_loss,
-    check_stages,
-    checked_device,
-    num_rows,
-    place_of,
-    scatter_evenly,
-)
+from pllab.pipeline.split import check_stages, checked_device, place_of
 from pllab.pipeline.stage import StageWork, stages_on
 from pllab.schedule import Schedule, check, interleaved, split_backwards
 from pllab.simulate import Costs, estimate

@@ -19,7 +19,7 @@ from torch.profiler import record_function
 
 from pllab import accelerator
 from pllab.comm.devices import is_gpu
-from pllab.pipeline.engine import ActionTimes, Name, Packet, Packets, Transport, Wire, Work, interpret
+from pllab.pipeline.engine import ActionTimes, Name, Packet, Packets, Transport, Work, interpret
 from pllab.pipeline.streams import GpuStream, HostStream
 from pllab.pipeline.workers import Overdue, Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
@@ -57,8 +57,7 @@ class Lanes:
         self.devices = [torch.device(device) for device in devices]
         self._streams = [GpuStream(device) if is_gpu(device) else HostStream(device) for device in self.devices]
         self._gpus = [stream for stream in self._streams if isinstance(stream, GpuStream)]
-        self._workers: Workers | None = None
-        self._process = 0
+        self._workers: dict[int, Workers] = {}  # by process: threads do not follow one into its fork
         self._at_work = threading.Lock()
 
     def __reduce__(self) -> tuple[type["Lanes"], tuple[list[torch.device]]]:
@@ -73,7 +72,7 @@ class Lanes:
         timeout_s: float,
         *,
         ambient: Ambient | None = None,
-        wire: Callable[[Packets, HostStream], Transport] = Wire,
+        transport: Callable[[Packets, HostStream], Transport] = Transport,
     ) -> dict[Name, Packet]:
         """Give each worker its row, and wait for all of them to end.
 
@@ -84,7 +83,7 @@ class Lanes:
             record: where the times of actions are noted.
             timeout_s: the longest time in which no action ends.
             ambient: the torch settings to work under; by default those of the calling thread.
-            wire: what brings each lane its packets; emulated ones take their time.
+            transport: what brings each lane its packets; emulated ones take their time.
 
         Returns:
             The packets that leave the pipeline.
@@ -98,7 +97,7 @@ class Lanes:
         tasks = []
         for rank, stream in enumerate(self._streams):
             timing = record.timing(rank, stream, record_function)
-            row = partial(interpret, schedule.rows[rank], works, wire(packets, stream), timing)
+            row = partial(interpret, schedule.rows[rank], works, transport(packets, stream), timing)
             tasks.append(Task(partial(_walk, row, ambient, stream, packets)))
         with self._in_use() as workers:
             try:
@@ -114,8 +113,8 @@ class Lanes:
 
     def close(self, patience_s: float = 10.0) -> None:
         """End the workers; the next run starts new ones."""
-        workers, self._workers = self._workers, None
-        if workers is not None and self._process == os.getpid():
+        workers = self._workers.pop(os.getpid(), None)
+        if workers is not None:
             self._close_at_end.detach()
             workers.close(patience_s)
             late = [thread for thread in workers.threads if thread.is_alive()]
@@ -128,10 +127,10 @@ class Lanes:
         if not self._at_work.acquire(blocking=False):
             raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
         try:
-            if self._workers is None or self._process != os.getpid():  # threads do not follow a process into its fork
-                self._workers, self._process = _one_for_each(self.devices), os.getpid()
-                self._close_at_end = weakref.finalize(self, self._workers.close)
-            yield self._workers
+            if (process := os.getpid()) not in self._workers:
+                self._workers[process] = _one_for_each(self.devices)
+                self._close_at_end = weakref.finalize(self, self._workers[process].close)
+            yield self._workers[process]
         except (KeyboardInterrupt, Overdue):
             self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
             raise

@@ -27,20 +27,11 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from pllab.arguments import deadline, whole_number
+from pllab.pipeline.batches import Batch, Tensors, as_tuple, gather, scatter, scatter_evenly, single
 from pllab.pipeline.engine import ActionTimes, Name, Packet, as_packet, queued
 from pllab.pipeline.lanes import Lanes, RunsOnLanes, ambient_here
 from pllab.pipeline.randomness import draw_seed
-from pllab.pipeline.split import (
-    Batch,
-    Tensors,
-    as_tuple,
-    checked_device,
-    gather,
-    scatter,
-    scatter_evenly,
-    single,
-    split_module,
-)
+from pllab.pipeline.split import checked_device, split_module
 from pllab.pipeline.stage import StageWork, stages_on
 from pllab.schedule import breadth_first
 from pllab.timeline import Timeline

@@ -67,17 +67,13 @@ class Draws:
             yield
             return
         generator = torch.Generator(self._device)
-        generator.manual_seed(_seed_of(batch_seed, self._stage, micro_batch))
+        # Python's hash of three integers: another one for every stage and micro-batch, the same in every run.
+        generator.manual_seed(hash((batch_seed, self._stage, micro_batch)) & 0x7FFF_FFFF_FFFF_FFFF)
         dispatch = _SeededDispatch(generator, f"stage {self._stage}") if may_draw_more else None
         with dispatch or nullcontext(), _SeededDropout(generator) if has_dropout else nullcontext():
             yield
         if dispatch is not None:
             self._draws_more[flags] = dispatch.has_drawn
-
-
-def _seed_of(batch_seed: int, stage: int, micro_batch: int) -> int:
-    """A separate seed for every stage and micro-batch: Python's hash of three integers, the same in every run."""
-    return hash((batch_seed, stage, micro_batch)) & 0x7FFF_FFFF_FFFF_FFFF
 
 
 class _SeededDropout(TorchFunctionMode):

@@ -12,9 +12,10 @@ from those. A node with a branch is visited twice; each time it computes only th
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch.autograd.function import BackwardCFunction
@@ -132,25 +133,21 @@ def _leaves_beside(starts: Iterable[Node], trunk: set[Node]) -> set[Node]:
 
 
 def _free(nodes: Iterable[Node]) -> None:
-    """Free what these nodes saved: W keeps the graph alive but does not pass through them again."""
+    """Put nothing in the place of the tensors that these nodes saved.
+
+    W keeps the graph alive but does not pass through them again.
+    """
     for node in nodes:
         for name in _saved_names(type(node)):
             saved = getattr(node, name)
             for one in saved if isinstance(saved, tuple | list) else (saved,):
-                _replace(one)
+                with suppress(RuntimeError, AttributeError):  # one that has hooks already, or holds nothing
+                    one.register_hooks(lambda _: None, _gone)
 
 
 @cache
 def _saved_names(kind: type[Node]) -> tuple[str, ...]:
     return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
-
-
-def _replace(saved: Any) -> None:
-    """Put nothing in the place of a saved tensor; one that has hooks already (or holds nothing) stays as it is."""
-    try:
-        saved.register_hooks(lambda _: None, _gone)
-    except (RuntimeError, AttributeError):
-        return
 
 
 def _gone(_: None) -> torch.Tensor:

@@ -12,9 +12,10 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from pllab.pipeline.batches import Score, Tensors, as_tuple, single
 from pllab.pipeline.engine import NOTHING, Packet
 from pllab.pipeline.randomness import Draws
-from pllab.pipeline.split import Score, Tensors, WithDevice, as_sequential, as_tuple, single
+from pllab.pipeline.split import WithDevice, as_sequential
 from pllab.pipeline.split_backward import Rest, backward_input, backward_weight
 from pllab.pipeline.tied import Shared, shared_parameters
 from pllab.schedule import Action, Kind
@@ -97,7 +98,8 @@ class StageWork:
             case Kind.R:
                 return self._forward_again(action.microbatch, packet)
             case Kind.W:
-                return self._backward_weight(action.microbatch)
+                backward_weight(self._rests.pop(action.microbatch))
+                return NOTHING
             case _:
                 return self.backward(action.microbatch, packet, whole=action.kind is Kind.B)
 
@@ -167,10 +169,6 @@ class StageWork:
         elif starts:
             torch.autograd.backward(starts, grads)
         return Packet([tensor.grad for tensor in inputs])
-
-    def _backward_weight(self, microbatch: int) -> Packet:
-        backward_weight(self._rests.pop(microbatch))
-        return NOTHING
 
 
 def overwrites_input(stage: nn.Module) -> bool:

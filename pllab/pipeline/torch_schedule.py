@@ -10,8 +10,9 @@ from torch import nn
 
 from pllab.comm import Group, all_gather_object, backend_name, own_device, rank, world_size
 from pllab.comm.devices import gpu_backend
+from pllab.pipeline.batches import Loss, check_loss
 from pllab.pipeline.engine import Timing
-from pllab.pipeline.split import Loss, check_loss, check_modules, place_of
+from pllab.pipeline.split import check_modules, place_of
 from pllab.schedule import Action, Kind, Schedule, check
 
 if TYPE_CHECKING:

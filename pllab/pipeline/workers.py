@@ -105,15 +105,11 @@ def _work(device: torch.device, in_queue: InQueue, out_queue: OutQueue, ready: t
         torch.accelerator.set_device_index(device)
     ready.set()
     while (task := in_queue.get()) is not None:
-        out_queue.put(_run(task))
+        try:
+            out_queue.put((True, task.compute()))
+        except BaseException:  # noqa: B036 - the caller gets every exception and raises it again
+            out_queue.put((False, sys.exc_info()))
         del task  # a waiting worker holds no activation
-
-
-def _run(task: Task) -> Result:
-    try:
-        return True, task.compute()
-    except BaseException:  # noqa: B036 - the caller gets every exception and raises it again
-        return False, sys.exc_info()
 
 
 def clock_cycles(num_batches: int, num_partitions: int) -> Iterator[list[tuple[int, int]]]:

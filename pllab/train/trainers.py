@@ -18,8 +18,8 @@ from torch import nn
 from pllab import comm, models
 from pllab.parallel import clip_grad_norm, global_sum, num_target_tokens, token_weighted
 from pllab.pipeline import LaneExecutor, tied_weights
+from pllab.pipeline.batches import scatter_evenly
 from pllab.pipeline.engine import ActionTimes
-from pllab.pipeline.split import scatter_evenly
 from pllab.schedule import Action, Schedule
 from pllab.timeline import Timeline
 from pllab.train.config import TrainConfig

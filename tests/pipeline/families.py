@@ -1,7 +1,6 @@
 """Every generator of pllab.schedule, small schedules of them, and a small GPT-2 to run them on."""
 
 import copy
-import random
 from collections.abc import Callable
 
 import torch
@@ -12,37 +11,15 @@ from pllab.models import gpt2_config
 from pllab.models.gpt2 import GPT2LMHeadModelParallel
 from pllab.models.layers import cut, layers_of
 from pllab.pipeline import balance
-from pllab.schedule import FAMILIES, Action, Kind, Schedule, needs, one_f_one_b, split_backwards, zero_bubble
+from pllab.schedule import FAMILIES, Schedule, one_f_one_b, split_backwards, zero_bubble
 from pllab.simulate import Costs
 
-
-def _generators() -> dict[str, Callable[[int, int], Schedule]]:
-    found = {name: family.make for name, family in FAMILIES.items()}
-    found["split 1F1B"] = lambda ranks, m: split_backwards(one_f_one_b(ranks, m))
-    found["zero_bubble"] = lambda ranks, m: zero_bubble(ranks, m, Costs(1.0, 1.2, 0.7, 0.1), memory_limit=2 * ranks)
-    found["zero_bubble in little memory"] = lambda ranks, m: zero_bubble(ranks, m, Costs(), memory_limit=ranks)
-    return found
-
-
-GENERATORS = _generators()
-
-
-def any_legal(num_ranks: int, num_stages: int, num_microbatches: int, seed: int) -> Schedule:
-    """A legal schedule with no plan behind it: whatever can run next runs next, on a rank drawn at random."""
-    draw = random.Random(seed)
-    home = [draw.randrange(num_ranks) for _ in range(num_stages)]
-    home[:num_ranks] = draw.sample(range(num_ranks), num_ranks)
-    todo = {Action(s, Kind.F, m) for s in range(num_stages) for m in range(num_microbatches)}
-    for stage, microbatch in [(s, m) for s in range(num_stages) for m in range(num_microbatches)]:
-        kinds = draw.choice([(Kind.B,), (Kind.I, Kind.W)])
-        todo |= {Action(stage, kind, microbatch) for kind in kinds}
-    everything, rows = set(todo), [[] for _ in range(num_ranks)]
-    while todo:
-        ready = [action for action in todo if not todo.intersection(needs(action, num_stages, everything))]
-        action = draw.choice(sorted(ready))
-        todo.remove(action)
-        rows[home[action.stage]].append(action)
-    return Schedule.of(rows, f"seed {seed}")
+GENERATORS: dict[str, Callable[[int, int], Schedule]] = {
+    **{name: family.make for name, family in FAMILIES.items()},
+    "split 1F1B": lambda ranks, m: split_backwards(one_f_one_b(ranks, m)),
+    "zero_bubble": lambda ranks, m: zero_bubble(ranks, m, Costs(1.0, 1.2, 0.7, 0.1), memory_limit=2 * ranks),
+    "zero_bubble in little memory": lambda ranks, m: zero_bubble(ranks, m, Costs(), memory_limit=ranks),
+}
 
 
 def tiny_gpt2() -> GPT2LMHeadModelParallel:

@@ -8,13 +8,24 @@ import torch
 from torch import nn
 
 from pllab.pipeline import LaneExecutor, Pipe
-from pllab.pipeline.split import Batch
+from pllab.pipeline.batches import Batch
 from pllab.schedule import Schedule, zb_h1
 from pllab.timeline import Timeline
 
 ENGINES = ("pipe", "lanes")
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
 mse = nn.functional.mse_loss
+
+
+class Apply(nn.Module):
+    """A layer without parameters, from a function."""
+
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
 
 
 def step_on(

@@ -3,13 +3,13 @@ from contextlib import contextmanager
 from inspect import isfunction, signature
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 import pllab.schedule
 from pllab.pipeline import interpret
 from pllab.pipeline.engine import NOTHING, Name, Packet, made_by, taken_by
-from pllab.schedule import Action, Kind
-from tests.pipeline.families import GENERATORS, any_legal
+from pllab.schedule import Action, Kind, Schedule
+from tests.pipeline.families import GENERATORS
+from tests.simulate.legal import schedules
 
 
 class Diary:
@@ -49,11 +49,8 @@ def test_the_clock_runs_while_each_part_of_an_action_performs_and_not_while_it_w
     ]
 
 
-@given(st.integers(1, 4), st.integers(0, 3), st.integers(1, 4), st.integers(0, 10**6))
-def test_whatever_is_taken_was_made_once_or_enters_and_the_rest_leaves(
-    ranks: int, more: int, microbatches: int, seed: int
-) -> None:
-    schedule = any_legal(ranks, ranks + more, microbatches, seed)
+@given(schedules())
+def test_whatever_is_taken_was_made_once_or_enters_and_the_rest_leaves(schedule: Schedule) -> None:
     taken = {name for action in schedule.actions() if (name := taken_by(action)) is not None}
     made = [name for action in schedule.actions() if (name := made_by(action)) is not None]
     last, numbers = schedule.num_stages - 1, range(schedule.num_microbatches)

@@ -1,29 +1,19 @@
 import copy
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 from pllab.parallel import num_target_tokens
 from pllab.pipeline import LaneExecutor
-from pllab.schedule import Schedule, gpipe, one_f_one_b, zb_h1
+from pllab.schedule import Schedule, gpipe, one_f_one_b
 from tests.pipeline import programs
-from tests.pipeline.families import (
-    GENERATORS,
-    any_legal,
-    next_token_loss,
-    plain_copy,
-    stages_of,
-    tiny_gpt2,
-    tokens,
-    worst,
-)
-from tests.pipeline.steps import assert_close, gradients_of, mse, plain_step, step_on
+from tests.pipeline.families import GENERATORS, next_token_loss, plain_copy, stages_of, tiny_gpt2, tokens, worst
+from tests.pipeline.steps import ENGINES, Apply, assert_close, gradients_of, mse, plain_step, step_on
+from tests.simulate.legal import schedules
 from tests.tiers import exhaustive
 
 
@@ -72,9 +62,8 @@ def test_a_mean_over_tokens_is_the_plain_models_where_micro_batches_have_more_or
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 3), st.integers(0, 2), st.integers(1, 4), st.integers(0, 10**6))
-def test_any_legal_schedule_runs_to_its_end(ranks: int, more_stages: int, microbatches: int, seed: int) -> None:
-    schedule = any_legal(ranks, ranks + more_stages, microbatches, seed)
+@given(schedules())
+def test_any_legal_schedule_runs_to_its_end(schedule: Schedule) -> None:
     stages = linears(schedule.num_stages)
     x, y = torch.randn(2, 5, 6)
     expected, gradients = plain_step(stages, x, y)
@@ -95,19 +84,14 @@ def test_lanes_are_not_kept_in_step() -> None:
     """Rank 1 stays in its first forward until rank 0 is in its last, which on a common clock would not begin."""
     calls, ran_ahead = [], threading.Event()
 
-    class Quick(nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            calls.append(len(x))
-            if len(calls) == 4:
-                ran_ahead.set()
-            return super().forward(x)
+    def quick(x: torch.Tensor) -> torch.Tensor:
+        calls.append(len(x))
+        if len(calls) == 4:
+            ran_ahead.set()
+        return x
 
-    class Slow(nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            assert ran_ahead.wait(20)
-            return super().forward(x)
-
-    with LaneExecutor(gpipe(2, 4), [Quick(6, 6), Slow(6, 6)], mse, timeout_s=20) as executor:
+    stages = [nn.Sequential(Apply(quick), *linears(1)), Apply(lambda x: x if ran_ahead.wait(20) else None)]
+    with LaneExecutor(gpipe(2, 4), stages, mse, timeout_s=20) as executor:
         assert len(executor.step(torch.randn(4, 6), torch.randn(4, 6)).timeline.spans) == 16
 
 
@@ -120,7 +104,8 @@ X = torch.arange(12.0).view(2, 6)
         ({"schedule": Schedule.of([["0F0"]]), "stages": linears(1)}, "0B0"),
         ({"stages": linears(3)}, "2 stages, not 3"),
         ({"devices": ["cpu:0"]}, "2 ranks, not 1"),
-        ({"loss": None}, "loss is None"),
+        ({"loss": None}, "loss is None; give a function"),
+        ({"mean_over": 0}, "mean_over is 0; give a function"),
         ({"timeout_s": -1}, "timeout_s is -1; give the longest wait"),
         ({"schedule": gpipe(2, 3)}, "2 rows cannot be cut into the schedule's 3 micro-batches"),
         ({"batch": X[:1].expand(7, 6)}, "the batch has 7 rows and the targets 2"),  # which would be stretched
@@ -130,6 +115,7 @@ X = torch.arange(12.0).view(2, 6)
         ({"targets": ()}, "targets has a tuple with nothing in it"),
         ({"loss": lambda out, _: out}, "one real number"),
         ({"loss": lambda *_: None}, "the loss is None; return a tensor"),
+        ({"loss": lambda out, _: out.mean() * 1j}, r"the loss is torch.complex64 \[\]; return a tensor of"),
         # The plain model says so in backward; here there would be no gradient, and no word.
         ({"loss": lambda out, y: torch.tensor(mse(out, y).item())}, "leads back to no output; compute it with torch"),
         ({"loss": lambda *_: torch.tensor(1)}, "leads back to no output; compute it with torch"),
@@ -146,14 +132,14 @@ def test_what_does_not_fit_is_refused_in_a_sentence(given: dict[str, Any], sente
         executor.step(batch, targets)
 
 
-@pytest.mark.parametrize("make", [gpipe, zb_h1])
-def test_a_weight_tied_twice_within_a_later_stage_has_one_gradient(make: Callable[[int, int], Schedule]) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_weight_tied_twice_within_a_later_stage_has_one_gradient(engine: str) -> None:
     torch.manual_seed(0)
     first, last = nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
     last[0].weight = last[2].weight = first.weight
     x = torch.randn(5, 6)
     _, gradients = plain_step([first, last], x, x)
-    step_on("lanes", [first, last], x, x, make=make)
+    step_on(engine, [first, last], x, x)
     assert_close(gradients_of(first, last), gradients)
 
 
@@ -166,16 +152,9 @@ def test_a_step_that_fails_leaves_the_earlier_gradient_of_a_tied_weight() -> Non
 
 
 def test_a_stage_that_wakes_after_the_step_was_given_up_adds_nothing() -> None:
-    gate = threading.Event()
-
-    class Stuck(nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = super().forward(x)
-            gate.wait(20)
-            return y
-
-    before, last = set(threading.enumerate()), Stuck(6, 6)
-    with LaneExecutor(one_f_one_b(2, 3), [*linears(1), last], mse, timeout_s=0.2) as executor:
+    gate, before, last = threading.Event(), set(threading.enumerate()), nn.Linear(6, 6)
+    stuck = nn.Sequential(last, Apply(lambda x: x if gate.wait(20) else None))
+    with LaneExecutor(one_f_one_b(2, 3), [*linears(1), stuck], mse, timeout_s=0.2) as executor:
         with pytest.raises(TimeoutError):
             executor.step(torch.randn(3, 6), torch.randn(3, 6))
         late = set(threading.enumerate()) - before

@@ -2,7 +2,6 @@ import atexit
 import copy
 import gc
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -19,15 +18,12 @@ from torch import nn
 
 from pllab.pipeline import Pipe, WithDevice, Workers
 from pllab.schedule import Action, Kind, breadth_first, check, gpipe, needs
-from tests.pipeline.steps import ENGINES, assert_close, gradients_of, step_on
+from tests.pipeline.steps import ENGINES, Apply, assert_close, gradients_of, step_on
 
 
-def layers(dropout: float = 0.0) -> list[nn.Module]:
+def layers() -> list[nn.Module]:
     torch.manual_seed(0)
-    parts: list[nn.Module] = []
-    for _ in range(4):
-        parts += [nn.Linear(6, 6), nn.Tanh(), nn.Dropout(dropout)]
-    return parts
+    return [layer for _ in range(4) for layer in (nn.Linear(6, 6), nn.Tanh())]
 
 
 def on_lanes(parts: Sequence[nn.Module], lanes: Sequence[int] = (0, 1)) -> nn.Sequential:
@@ -64,28 +60,33 @@ def test_output_and_gradients_equal_the_plain_model(rows: int, split_size: int) 
         assert_same(pipe, plain, torch.randn(rows, 6))
 
 
-@pytest.mark.parametrize("lanes", [[0], [0, 1, 2], [0, 1, 2, 3], [0, 1, 0, 1]])
+@pytest.mark.parametrize("lanes", [[0], [0, 1, 2], [0, 1, 2, 3], [0, 1, 0, 1], [0, 0, 1]])
 @pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("frozen", [(), (0, 1, 2, 6, 7, 8)])
-def test_any_number_of_lanes_with_and_without_recompute(
+@pytest.mark.parametrize("frozen", [(), (0, 2)])
+def test_any_lanes_with_and_without_recompute_run_the_rows_of_a_legal_schedule(
     lanes: list[int], recompute: bool, frozen: tuple[int, ...]
 ) -> None:
-    """A lane may hold two stages; frozen layers get no gradient and stop none."""
-    parts = layers()
+    """A lane may hold two stages, which go breadth-first; R stands before its B; frozen stages stop no gradient."""
+    partitions, devices = [nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in lanes], [f"cpu:{lane}" for lane in lanes]
     for index in frozen:
-        parts[index].requires_grad_(False)
-    with beside_plain(on_lanes(parts, lanes), num_microbatches=3, recompute=recompute) as (pipe, plain):
-        assert len(pipe.partitions) == len(lanes)
+        partitions[index % len(lanes)].requires_grad_(False)
+    plain = copy.deepcopy(nn.Sequential(*partitions))
+    with Pipe.from_partitions(partitions, devices, num_microbatches=3, recompute=recompute, timeout_s=20) as pipe:
+        schedule = pipe.schedule
+        check(schedule)
+        assert schedule == breadth_first(lanes, 3)
         for _ in range(3):
             assert_same(pipe, plain, torch.randn(7, 6))
-        assert pipe.last_timeline.num_ranks == len(set(lanes))
-
-
-@pytest.mark.parametrize(("given", "count"), [({"split_size": np.int64(2)}, 4), ({"num_microbatches": np.int64(2)}, 2)])
-def test_split_size_is_a_number_of_rows_and_num_microbatches_a_count(given: dict[str, Any], count: int) -> None:
-    with Pipe(on_lanes(layers()), **given) as pipe:
-        pipe(torch.randn(8, 6))
-        assert len(pipe.last_timeline.of_rank(0)) == count
+        assert pipe.schedule == schedule
+        timeline = pipe.last_timeline
+    assert timeline.engine == "real" and timeline.start == 0.0
+    for rank, row in enumerate(schedule.rows):
+        again = [(a._replace(kind=Kind.R), a) if recompute and a.kind is Kind.B else (a,) for a in row]
+        assert [span.action for span in timeline.of_rank(rank)] == [part for parts in again for part in parts]
+    ends = {span.action: span.end for span in timeline.spans}
+    for span in timeline.spans:
+        needed = needs(Action(*span.action), len(lanes), ends) if span.action.kind != "R" else ()
+        assert all(ends[action] <= span.start for action in needed)
 
 
 @pytest.mark.parametrize(
@@ -114,15 +115,6 @@ def test_partitions_that_do_not_fit_are_refused() -> None:
         Pipe.from_partitions([nn.Sequential(layer)], ["cpu:0", "cpu:1"])
     with pytest.raises(ValueError, match="same module"):
         Pipe(on_lanes([layer, layer]))
-
-
-def test_a_parameter_in_two_stages_gets_both_gradients() -> None:
-    torch.manual_seed(0)
-    first, last = nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False)
-    last.weight = first.weight
-    with beside_plain(on_lanes([first, nn.Tanh(), last]), split_size=2) as (pipe, plain):
-        for _ in range(2):
-            assert_same(pipe, plain, torch.randn(7, 6))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -169,17 +161,6 @@ def test_backward_twice_is_refused() -> None:
         loss.backward(retain_graph=True)
         with pytest.raises(RuntimeError, match="went backward before"):
             loss.backward()
-
-
-class Apply(nn.Module):
-    """A layer without parameters, from a function."""
-
-    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
 
 
 @pytest.mark.parametrize("kind", [Kind.F, Kind.B])
@@ -231,23 +212,6 @@ def test_a_stage_that_hangs_ends_in_a_sentence_and_the_pipe_works_again(monkeypa
     assert workers.threads and not any(thread.is_alive() for thread in workers.threads)
 
 
-@pytest.mark.exhaustive
-def test_an_interrupt_stops_the_run_and_the_pipe_works_again() -> None:
-    def interrupt(x: torch.Tensor) -> torch.Tensor:
-        if not interrupted.is_set():
-            interrupted.set()
-            os.kill(os.getpid(), signal.SIGINT)
-            over.wait(10)
-        return x
-
-    interrupted, over = threading.Event(), threading.Event()
-    with Pipe(on_lanes([nn.Linear(6, 6), Apply(interrupt)]), 1, timeout_s=20) as pipe:
-        with pytest.raises(KeyboardInterrupt):
-            pipe(torch.randn(4, 6))
-        over.set()
-        assert pipe(torch.randn(4, 6)).shape == (4, 6)
-
-
 _INTERRUPTED = """
 import os, signal, sys, torch
 from torch import nn
@@ -255,26 +219,29 @@ from pllab.pipeline import Pipe
 
 class Works(nn.Module):
     def forward(self, x):
-        os.kill(os.getpid(), signal.SIGINT)
+        if not calm:
+            os.kill(os.getpid(), signal.SIGINT)
         for _ in range(2000):
             torch.mm(x, x)
         return x
 
-try:
-    Pipe(nn.Sequential(Works()), 200)(torch.ones(200, 200))
-except KeyboardInterrupt:
-    print("interrupted", "torch._dynamo" in sys.modules)
+pipe = Pipe(nn.Sequential(Works()), 200)
+for calm in (False, True, False):
+    try:
+        print(len(pipe(torch.ones(200, 200))), "torch._dynamo" in sys.modules)
+    except KeyboardInterrupt:
+        print("interrupted")
 """
 
 
 @pytest.mark.exhaustive
-def test_a_program_that_ends_after_an_interrupt_waits_for_what_its_lanes_still_compute() -> None:
+def test_an_interrupted_pipe_works_again_and_a_program_that_ends_waits_for_what_its_lanes_still_compute() -> None:
     """Python aborted ("terminate called without an active exception"), because it ends threads inside torch.
 
     And the first batch imports no compiler, which takes seconds.
     """
     done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted False\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n200 False\ninterrupted\n", "")
 
 
 def test_no_thread_outlives_the_pipe(threads_left: Callable[[], set[threading.Thread]]) -> None:
@@ -339,36 +306,25 @@ def test_the_gradient_of_an_input_on_another_device_is_brought_to_it(monkeypatch
     assert x.grad is not None and x.grad.unique().tolist() == [7.0]
 
 
-@pytest.mark.parametrize("lanes", [[0, 1, 2], [0, 1, 0, 1], [0, 0, 1]])
-@pytest.mark.parametrize("recompute", [False, True])
-def test_the_schedule_is_checked_and_the_timelines_rows_are_its_rows(lanes: list[int], recompute: bool) -> None:
-    """GPipe, and breadth-first where a lane has several stages; R stands before its B."""
-    partitions, devices = [nn.Sequential(nn.Linear(6, 6)) for _ in lanes], [f"cpu:{lane}" for lane in lanes]
-    with Pipe.from_partitions(partitions, devices, num_microbatches=3, recompute=recompute) as pipe:
-        before = pipe.schedule
-        pipe(torch.randn(7, 6)).sum().backward()
-        check(pipe.schedule)
-        assert pipe.schedule == before == breadth_first(lanes, 3)
-        assert pipe.schedule == gpipe(3, 3) or len(set(lanes)) < len(lanes)
-        timeline = pipe.last_timeline
-    for rank, row in enumerate(before.rows):
-        again = [(a._replace(kind=Kind.R), a) if recompute and a.kind is Kind.B else (a,) for a in row]
-        assert [span.action for span in timeline.of_rank(rank)] == [part for parts in again for part in parts]
-    ends = {span.action: span.end for span in timeline.spans}
-    for span in timeline.spans:
-        needed = needs(Action(*span.action), len(lanes), ends) if span.action.kind != "R" else ()
-        assert all(ends[action] <= span.start for action in needed)
-    assert timeline.engine == "real" and timeline.start == 0.0
-
-
-@pytest.mark.parametrize(("rows", "asked", "ran"), [(5, 4, 4), (7, 3, 3), (3, 4, 3), (1, 4, 1), (8, 4, 4)])
-def test_micro_batches_are_as_many_as_asked_for_or_as_there_are_rows(rows: int, asked: int, ran: int) -> None:
-    with beside_plain(on_lanes(layers()), num_microbatches=asked) as (pipe, plain):
-        assert pipe.schedule == gpipe(2, asked)
-        assert_same(pipe, plain, torch.randn(rows, 6))
-        assert pipe.schedule == gpipe(2, ran)
-        assert_same(pipe, plain, torch.randn(8, 6))
-        assert pipe.schedule == gpipe(2, asked)
+@pytest.mark.parametrize(
+    ("given", "rows", "ran"),
+    [
+        *(
+            ({"num_microbatches": asked}, rows, ran)
+            for asked, rows, ran in [(4, 5, 4), (3, 7, 3), (4, 3, 3), (4, 1, 1)]
+        ),
+        ({"num_microbatches": np.int64(2)}, 8, 2),
+        ({"split_size": np.int64(2)}, 8, 4),
+    ],
+)
+def test_micro_batches_are_as_many_as_asked_for_or_as_there_are_rows(
+    given: dict[str, Any], rows: int, ran: int
+) -> None:
+    """`split_size` is a number of rows, and `num_microbatches` a count."""
+    with beside_plain(on_lanes(layers()), **given) as (pipe, plain):
+        for num_rows, count in ((rows, ran), (8, given.get("num_microbatches", 4)), (rows, ran)):
+            assert_same(pipe, plain, torch.randn(num_rows, 6))
+            assert pipe.schedule == gpipe(2, count)
 
 
 def test_a_pipe_used_from_two_threads_at_once_refuses() -> None:

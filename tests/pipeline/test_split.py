@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pllab.pipeline import LaneExecutor, WithDevice, balance, live_saved_bytes, split_module
-from pllab.pipeline.split import Score, check_loss, gather, scatter, scatter_evenly
+from pllab.pipeline.batches import Score, gather, scatter, scatter_evenly
 from pllab.schedule import gpipe
 from pllab.train.sharing import mean_loss
 
@@ -102,12 +102,6 @@ def test_what_is_no_list_of_modules_is_refused(stages: Any, sentence: str) -> No
     ):
         with pytest.raises(ValueError, match=sentence):
             use()
-
-
-@pytest.mark.parametrize(("given", "sentence"), [(("mse", None), "loss is 'mse'"), ((abs, 0), "mean_over is 0")])
-def test_what_cannot_be_called_is_no_loss_and_no_count(given: tuple[object, object], sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"{sentence}; give a function"):
-        check_loss(*given)
 
 
 @given(rows=st.integers(1, 20), size=st.integers(1, 25))
