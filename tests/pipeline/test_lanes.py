@@ -10,8 +10,8 @@ from torch import nn
 from pllab.parallel import num_target_tokens
 from pllab.pipeline import LaneExecutor
 from pllab.schedule import Schedule, gpipe, one_f_one_b
-from tests.pipeline import programs
 from tests.pipeline.families import GENERATORS, next_token_loss, plain_copy, stages_of, tiny_gpt2, tokens, worst
+from tests.pipeline.programs import Sleeps
 from tests.pipeline.steps import ENGINES, Apply, assert_close, gradients_of, mse, plain_step, step_on
 from tests.simulate.legal import schedules
 from tests.tiers import exhaustive
@@ -49,8 +49,10 @@ def test_a_mean_over_tokens_is_the_plain_models_where_micro_batches_have_more_or
     family: str, num_microbatches: int
 ) -> None:
     """4 micro-batches: one has no token to predict, and its own mean would be no number."""
-    model, (ids, labels) = tiny_gpt2(), programs.few_targets()
-    plain = copy.deepcopy(model)
+    model, ids = tiny_gpt2(), tokens(4)
+    plain, labels = copy.deepcopy(model), ids.clone()
+    for row, count in enumerate((7, 2, 0, 5)):  # tokens to predict
+        labels[row, count + 1 :] = -100
     loss = next_token_loss(plain(ids).logits, labels)
     loss.backward()
     schedule = GENERATORS[family](2, num_microbatches)
@@ -74,7 +76,7 @@ def test_any_legal_schedule_runs_to_its_end(schedule: Schedule) -> None:
 
 def test_a_lane_waits_as_long_as_actions_end_elsewhere() -> None:
     """Lane 0 waits for 30 actions of other lanes, 1.8 s, and no action takes longer than 0.06 s."""
-    stages = [programs.Sleeps(6, 0.06, 0.06) for _ in range(16)]
+    stages = [Sleeps(6, 0.06, 0.06) for _ in range(16)]
     with LaneExecutor(gpipe(16, 1), stages, mse, timeout_s=1.2) as executor:
         timeline = executor.step(torch.randn(2, 6), torch.randn(2, 6)).timeline
     assert timeline.makespan > 1.2 and len(timeline.spans) == 32

@@ -7,7 +7,7 @@ from torch import nn
 
 from pllab.pipeline import LaneExecutor, Pipe, SavedBytes, live_saved_bytes
 from pllab.schedule import gpipe, one_f_one_b, zb_h1
-from tests.pipeline.steps import gradients_of, mse
+from tests.pipeline.steps import Apply, gradients_of, mse
 
 ROWS, WIDTH = 4, 8
 ONE = ROWS * WIDTH * 4  # bytes of an activation
@@ -29,16 +29,13 @@ def test_parameters_and_buffers_are_not_counted(layer):
 
 
 def test_one_storage_counts_once_whatever_shares_it():
-    class Shares(nn.Module):
-        def forward(self, x):
-            return x.exp() * x.view(WIDTH, ROWS).t().sin().reshape(ROWS, WIDTH) * x
+    def shares(x):
+        return x.exp() * x.view(WIDTH, ROWS).t().sin().reshape(ROWS, WIDTH) * x
 
-    x = torch.randn(ROWS, WIDTH, requires_grad=True)
-    with live_saved_bytes([Shares()]) as saved:
-        Shares()(x)
-        assert not saved.over_time(0)  # another module of the class is not watched
-    module = Shares()
+    module, x = Apply(shares), torch.randn(ROWS, WIDTH, requires_grad=True)
     with live_saved_bytes([module]) as saved:
+        Apply(shares)(x)
+        assert not saved.over_time(0)  # another module of the class is not watched
         out = module(x)
     assert out.requires_grad
     assert now(saved) == 4 * ONE  # x three ways, exp(x), the sines, and the first product
@@ -86,11 +83,10 @@ def test_without_autograd_only_the_input_counts_while_it_lives():
 
 
 def test_a_stage_that_fails_takes_its_hooks_along():
-    class Fails(nn.Module):
-        def forward(self, x):
-            raise ArithmeticError("no")
+    def fail(x):
+        raise ArithmeticError("no")
 
-    module, x = Fails(), torch.randn(ROWS, WIDTH, requires_grad=True)
+    module, x = Apply(fail), torch.randn(ROWS, WIDTH, requires_grad=True)
     with live_saved_bytes([module]) as saved:
         with pytest.raises(ArithmeticError):
             module(x)

@@ -49,11 +49,7 @@ def test_what_cannot_be_cut_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("device", "sentence"),
-    [
-        ("gpu:0", "'gpu:0' is not a device"),
-        ("cuda:97", "'cuda:97' is not on this"),
-        ("meta", "neither a CPU lane"),
-    ],
+    [("gpu:0", "'gpu:0' is not a device"), ("cuda:97", "'cuda:97' is not on this"), ("meta", "neither a CPU lane")],
 )
 def test_an_unknown_device_is_refused_with_its_name(device: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):

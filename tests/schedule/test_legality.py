@@ -9,19 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pllab.schedule import (
-    FAMILIES,
-    Action,
-    Kind,
-    Problem,
-    Schedule,
-    ScheduleError,
-    check,
-    gpipe,
-    one_f_one_b,
-    problems,
-    zb_h1,
-)
+from pllab.schedule import FAMILIES, Action, Kind, Problem, Schedule, ScheduleError, check, gpipe, one_f_one_b, problems
 from pllab.simulate import simulate
 from tests.simulate.legal import schedules
 
@@ -190,8 +178,9 @@ def test_memory_is_refused_at_the_action_that_breaks_the_limit() -> None:
         check(one_f_one_b(4, 8), memory_limit=3)
     first, second = problems(one_f_one_b(4, 8), memory_limit=2)
     assert first.actions + second.actions == (Action.parse("0F2"), Action.parse("1F2"))
-    check(zb_h1(4, 8), memory_limit=4)
-    *_, last = problems(zb_h1(4, 8), memory_limit=2.4)  # an F before its I, and three I's before their W's
+    zb_h1 = FAMILIES["zb_h1"].make(4, 8)
+    check(zb_h1, memory_limit=4)
+    *_, last = problems(zb_h1, memory_limit=2.4)  # an F before its I, and three I's before their W's
     assert last.sentence.startswith("rank 3 holds 2.5 micro-batches at 3F3")
 
 

@@ -7,17 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pllab.schedule import (
-    Action,
-    Kind,
-    Schedule,
-    check,
-    dual_pipe_v,
-    gpipe,
-    interleaved,
-    split_backwards,
-    zb_h1,
-)
+from pllab.schedule import Action, Kind, Schedule, check, dual_pipe_v, gpipe, interleaved, split_backwards, zb_h1
 
 
 @pytest.mark.parametrize("text", ["", "F0", "2F", "2X0", "-1F0", "2F0 1F0", "2f0", "\u0662F\u0660", "2F" + "9" * 5000])

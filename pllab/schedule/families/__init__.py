@@ -38,16 +38,10 @@ class Family(NamedTuple):
 
 
 def family_of(schedule: Schedule) -> str | None:
-    """The name of the published family whose rows these are: `"1F1B"` for `one_f_one_b(2, 4)`."""
-    for family in FAMILIES.values():
-        if family.stages_per_rank == schedule.stages_per_rank:
-            try:
-                made = family.make(schedule.num_ranks, schedule.num_microbatches)
-            except ValueError:  # it has none of these sizes
-                continue
-            if made == schedule:
-                return family.title
-    return None
+    """The name of the published family whose rows a legal schedule has: `"1F1B"` for `one_f_one_b(2, 4)`."""
+    sizes = schedule.num_ranks, schedule.num_microbatches
+    alike = (family for family in FAMILIES.values() if family.stages_per_rank == schedule.stages_per_rank)
+    return next((family.title for family in alike if family.make(*sizes) == schedule), None)
 
 
 FAMILIES: Mapping[str, Family] = {
