@@ -1,4 +1,4 @@
-"""Every generator of pllab.schedule, small schedules of them, and a small GPT-2 to run them on."""
+"""Every generator of pllab.schedule, and a small GPT-2 to run its schedules on."""
 
 import copy
 from collections.abc import Callable

@@ -48,8 +48,8 @@ def zero_bubble(
         num_stages: also the number of ranks.
         num_microbatches: at least 1.
         costs: seconds per action and message, per stage; `pllab.simulate.Costs`.
-        memory_limit: micro-batches of activations a rank may hold, from 1; 1F1B needs `num_stages`, and about twice as
-            many leave almost no bubble.
+        memory_limit: micro-batches of activations a rank may hold, from 1, of which I and W free a half each; 1F1B
+            needs `num_stages`, and about twice as many leave almost no bubble.
         makespan_first: compare makespans first and the slowest rank's time second, for a step that ends at a barrier.
 
     Raises:
