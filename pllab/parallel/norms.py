@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor
 
 from pllab import comm
+from pllab.parallel.shards import is_dtensor
 
 
 def clip_grad_norm(model: nn.Module, max_norm: float, mesh: comm.Mesh | None = None) -> float:
@@ -54,7 +54,7 @@ def _norm(model: nn.Module, mesh: comm.Mesh | None) -> float:
     squares = []
     for parameter in model.parameters():
         if parameter.grad is not None:
-            grad = parameter.grad.to_local() if isinstance(parameter.grad, DTensor) else parameter.grad
+            grad = parameter.grad.to_local() if is_dtensor(parameter.grad) else parameter.grad
             wide = torch.promote_types(grad.dtype, torch.float32)
             squares.append(torch.linalg.vector_norm(grad, dtype=wide).double() ** 2 / _num_copies(parameter, mesh))
     is_alone = comm.backend_name() is None  # then the sum is where the first gradient is, so that no GPU is waited for
@@ -81,7 +81,7 @@ def _num_copies(parameter: nn.Parameter, mesh: comm.Mesh | None) -> int:
 
 def _axes_of(parameter: Any) -> set[str]:
     """The axes of the mesh over which a parameter is split."""
-    if isinstance(parameter, DTensor):
+    if is_dtensor(parameter):
         names = parameter.device_mesh.mesh_dim_names or ("dp",)
         return {name for name, place in zip(names, parameter.placements, strict=True) if not place.is_replicate()}
     marks = {"dp": "piece_of", "tp": "split_over"}

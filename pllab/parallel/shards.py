@@ -11,16 +11,18 @@ values, and how pieces become a whole again for a checkpoint. `sharded.py` decid
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from pllab import comm
 from pllab.arguments import require
 from pllab.comm.devices import fork_rng
 from pllab.parallel.tensor import gather_slices, slice_of, split_of, whole_of
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 Initialise = Callable[[nn.Module], None]
 
@@ -262,6 +264,11 @@ def _become(parameter: nn.Parameter, data: torch.Tensor) -> None:
         parameter.data = data
 
 
+def is_dtensor(tensor: torch.Tensor) -> "TypeGuard[DTensor]":
+    """Whether it is one of PyTorch's DTensors, told without the import of their class, which takes half a second."""
+    return hasattr(tensor, "device_mesh")
+
+
 @torch.no_grad()
 def join(parameter: nn.Parameter, part: torch.Tensor, mesh: comm.Mesh | None = None) -> torch.Tensor:
     """The whole tensor of which each rank has a part, cut as this parameter is; all ranks of the mesh call it.
@@ -275,7 +282,7 @@ def join(parameter: nn.Parameter, part: torch.Tensor, mesh: comm.Mesh | None = N
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    if isinstance(part, DTensor):
+    if is_dtensor(part):
         return part.full_tensor()
     piece: Piece | None = getattr(parameter, "piece_of", None)
     if piece is not None:
@@ -293,7 +300,9 @@ def part_of(parameter: nn.Parameter, whole: torch.Tensor, mesh: comm.Mesh | None
     Raises:
         ValueError: the whole is not of the parameter's shape.
     """
-    if isinstance(parameter, DTensor):
+    if is_dtensor(parameter):
+        from torch.distributed.tensor import distribute_tensor  # half a second, for those who have DTensors
+
         return distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)
     split, piece = split_of(parameter), getattr(parameter, "piece_of", None)
     if split is not None:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor
 
 from pllab import accelerator, comm, models
 from pllab.comm import devices
 from pllab.data import Example, Tokenizer, load_examples, texts_of, train_tokenizer
 from pllab.models.new_gpt2 import gpt2_config, made_real
+from pllab.parallel.shards import is_dtensor
 from pllab.train.config import TrainConfig
 
 
@@ -118,7 +118,7 @@ class Updates:
         self._num_steps, self._done = 1, 0
         kind: Any = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
         # Fused, it is one call of torch for all of them; for DTensors and on the meta device torch has no such call.
-        is_plain = not any(isinstance(parameter, DTensor) or parameter.is_meta for parameter in parameters.values())
+        is_plain = not any(is_dtensor(parameter) or parameter.is_meta for parameter in parameters.values())
         self.optimizer = kind(self._parameters.values(), config.learning_rate, weight_decay=0.0, fused=is_plain or None)
 
     def begin(self, num_steps: int, done: int = 0) -> None:

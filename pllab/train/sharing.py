@@ -16,8 +16,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor.experimental import implicit_replication
 from torch.nn.parallel import DistributedDataParallel
 
 from pllab import comm, models
@@ -139,12 +137,13 @@ def unsent(replica: nn.Module, *, is_held: bool = False) -> Iterator[None]:
 
     With `is_held` the weights stay whole meanwhile, for the forwards and backwards of a schedule.
     """
-    if isinstance(replica, FSDPModule):
-        replica.set_requires_gradient_sync(False)
+    switch: Any = getattr(replica, "set_requires_gradient_sync", None)  # of PyTorch's fully_shard
+    if switch is not None:
+        switch(False)
         try:
             yield
         finally:
-            replica.set_requires_gradient_sync(True)
+            switch(True)
         return
     is_held &= isinstance(replica, FullyShardedDataParallel)
     block: Any = getattr(replica, "held" if is_held else "no_sync", nullcontext)
@@ -157,6 +156,10 @@ def _shared_by_pytorch(
 ) -> nn.Module:
     if not config.zero:
         return DistributedDataParallel(model, process_group=comm.group_of(mesh, "dp"))
+    # Half a second of imports, which no other run needs.
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.experimental import implicit_replication
+
     for layer in (*model.transformer.h, model):
         fully_shard(layer, mesh=mesh["dp"], reshard_after_forward=config.zero == 3)
     if config.deferred_init:
