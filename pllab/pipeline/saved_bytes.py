@@ -31,6 +31,11 @@ class SavedBytes:
         self._changes: list[tuple[float, int, int, int, int]] = []
 
     @property
+    def now(self) -> tuple[int, ...]:
+        """Bytes held now, per stage."""
+        return tuple(steps[-1][1] if (steps := self.over_time(stage)) else 0 for stage in range(self._num_stages))
+
+    @property
     def peak(self) -> tuple[int, ...]:
         """The most bytes held at once, per stage."""
         return tuple(max((held for _, held in self.over_time(stage)), default=0) for stage in range(self._num_stages))

@@ -5,17 +5,12 @@ import pytest
 import torch
 from torch import nn
 
-from pllab.pipeline import LaneExecutor, Pipe, SavedBytes, live_saved_bytes
+from pllab.pipeline import LaneExecutor, Pipe, live_saved_bytes
 from pllab.schedule import gpipe, one_f_one_b, zb_h1
 from tests.pipeline.steps import Apply, gradients_of, mse
 
 ROWS, WIDTH = 4, 8
 ONE = ROWS * WIDTH * 4  # bytes of an activation
-
-
-def now(saved: SavedBytes, stage: int = 0) -> int:
-    """The bytes that a stage holds at the moment."""
-    return saved.over_time(stage)[-1][1]
 
 
 @pytest.mark.parametrize("layer", [nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH).eval()])
@@ -25,7 +20,7 @@ def test_parameters_and_buffers_are_not_counted(layer):
     with live_saved_bytes([layer]) as saved:
         out = layer(x)
     assert out.requires_grad
-    assert now(saved) == ONE
+    assert saved.now == (ONE,)
 
 
 def test_one_storage_counts_once_whatever_shares_it():
@@ -35,10 +30,10 @@ def test_one_storage_counts_once_whatever_shares_it():
     module, x = Apply(shares), torch.randn(ROWS, WIDTH, requires_grad=True)
     with live_saved_bytes([module]) as saved:
         Apply(shares)(x)
-        assert not saved.over_time(0)  # another module of the class is not watched
+        assert saved.now == (0,)  # another module of the class is not watched
         out = module(x)
     assert out.requires_grad
-    assert now(saved) == 4 * ONE  # x three ways, exp(x), the sines, and the first product
+    assert saved.now == (4 * ONE,)  # x three ways, exp(x), the sines, and the first product
 
 
 def test_a_view_keeps_its_whole_storage():
@@ -47,7 +42,7 @@ def test_a_view_keeps_its_whole_storage():
     with live_saved_bytes([layer]) as saved:
         outputs = [layer(batch[:ROWS]), layer(batch[ROWS : 2 * ROWS])]
     assert len(outputs) == 2
-    assert now(saved) == 10 * ONE
+    assert saved.now == (10 * ONE,)
 
 
 def test_bytes_fall_when_backward_frees_them_and_when_the_graph_goes_and_gradients_are_the_same():
@@ -56,12 +51,12 @@ def test_bytes_fall_when_backward_frees_them_and_when_the_graph_goes_and_gradien
     plain(x).sum().backward()
     with live_saved_bytes([layer]) as saved:
         first, second = layer(x.clone()), layer(x.clone())
-        assert now(saved) == 4 * ONE
+        assert saved.now == (4 * ONE,)
         first.sum().backward()
-        assert now(saved) == 2 * ONE
+        assert saved.now == (2 * ONE,)
         del second
         gc.collect()
-        assert now(saved) == 0
+        assert saved.now == (0,)
     assert all(map(torch.equal, gradients_of(layer), gradients_of(plain)))
     assert saved.peak == (4 * ONE,)
     steps = saved.over_time(0)
@@ -77,9 +72,9 @@ def test_without_autograd_only_the_input_counts_while_it_lives():
     x = torch.randn(ROWS, WIDTH)
     with live_saved_bytes([layer]) as saved, torch.no_grad():
         layer(x)
-    assert now(saved) == ONE
+    assert saved.now == (ONE,)
     del x
-    assert now(saved) == 0
+    assert saved.now == (0,)
 
 
 def test_a_stage_that_fails_takes_its_hooks_along():
@@ -92,7 +87,7 @@ def test_a_stage_that_fails_takes_its_hooks_along():
             module(x)
         kept = x.exp()
     assert kept.requires_grad
-    assert now(saved) == ONE  # the input; exp(x) was computed outside
+    assert saved.now == (ONE,)  # the input; exp(x) was computed outside
 
 
 @pytest.mark.parametrize("num_microbatches", [2, 8])
@@ -109,7 +104,7 @@ def test_stages_on_lanes_hold_what_theory_says(make, bound, num_microbatches):
     # A later stage keeps its input and its tanh; the first one's inputs are slices of the caller's batch.
     assert saved.peak[1:] == tuple(2 * one * count for count in held[1:])
     assert saved.peak[0] == one * held[0] + x.untyped_storage().nbytes()
-    assert [now(saved, stage) for stage in (1, 2, 3)] == [0, 0, 0]
+    assert saved.now[1:] == (0, 0, 0)
     begins = [saved.over_time(stage)[0][0] for stage in range(4)]
     assert begins[0] == 0 and begins == sorted(set(begins))  # one clock, and no stage begins before the one before it
 
@@ -132,6 +127,6 @@ def test_a_recomputing_pipe_holds_inputs_and_one_micro_batch(recompute):
     ):
         pipe(x).sum().backward()
         gc.collect()
-        assert now(saved, 1) == 0
+        assert saved.now[1] == 0
     one = 2 * 32 * 4
     assert saved.peak[1] == ((8 + 4) * one if recompute else 8 * 5 * one)

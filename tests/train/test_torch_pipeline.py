@@ -42,7 +42,7 @@ def pipeline(schedule: Schedule, model: nn.Module, rank: int, **options: Any) ->
 
 
 def test_recompute_with_a_split_backward_is_refused_however_the_ranks_came_to_be() -> None:
-    with pytest.raises(ValueError, match="recompute and ZBV do not go together between ranks"):
+    with pytest.raises(ValueError, match="recompute and ZB-V do not go together between ranks"):
         pipeline(FAMILIES["zbv"].make(2, 4), tiny_gpt2(), 0, recompute=True)
 
 
