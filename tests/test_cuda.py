@@ -37,9 +37,9 @@ def spread(count: int) -> list[str]:
 PAIRS = [[GPU, GPU]] if spread(2) == [GPU, GPU] else [[GPU, GPU], spread(2)]
 
 
-def chain(width: int = 512, layers: int = 8) -> list[nn.Sequential]:
+def chain(width: int = 512, layers: int = 8, dropout: float = 0.0) -> list[nn.Sequential]:
     torch.manual_seed(0)
-    blocks = [nn.Sequential(nn.Linear(width, width), nn.GELU()) for _ in range(layers)]
+    blocks = [nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Dropout(dropout)) for _ in range(layers)]
     return [nn.Sequential(*blocks[: layers // 2]), nn.Sequential(*blocks[layers // 2 :])]
 
 
@@ -75,6 +75,21 @@ def test_pipe_trains_as_the_plain_model_over_many_steps(devices: list[str], reco
                 torch.testing.assert_close(a.grad.to(GPU), b.grad)
             for optimizer in optimizers:
                 optimizer.step()
+
+
+def test_dropout_follows_the_seed_with_two_stages_on_one_gpu() -> None:
+    parts = on([GPU, GPU], chain(dropout=0.3))
+
+    def output(seed: int, recompute: bool) -> torch.Tensor:
+        with Pipe.from_partitions(parts, [GPU, GPU], num_microbatches=4, recompute=recompute) as pipe:
+            torch.manual_seed(seed)
+            pipe.zero_grad()
+            y = pipe(torch.ones(32, 512, device=GPU))
+            y.sum().backward()
+            return torch.cat([y.detach().flatten(), *(p.grad.flatten() for p in pipe.parameters())])
+
+    assert torch.equal(output(1, False), output(1, True))
+    assert not torch.equal(output(1, False), output(2, False))
 
 
 def test_stages_on_one_gpu_are_timed_by_events_in_a_legal_order() -> None:
