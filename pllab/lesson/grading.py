@@ -34,7 +34,7 @@ _CHECK = re.compile(r"""^[^#\n]*?\bcheck\(\s*["'](\d\d\.\d+)["']\s*,""", re.MULT
 _NO_CHECK = 'the notebook has no check("{id}", ...) any more'
 _LIMIT = "Your function {breach}, more than a solution may take."
 
-Task = tuple[Exercise, InCells | None]  # one exercise of a submission; None if its check is gone
+GradingTask = tuple[Exercise, InCells | None]  # one exercise of a submission; None if its check is gone
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
     return Sheet(sheet.notebook, tuple(grades))
 
 
-def _graded(graders: _Graders, sandbox: Sandbox, task: Task) -> Grade:
+def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
     """One exercise; whatever goes wrong affects only this exercise."""
     exercise, solution = task
     if solution is None:
@@ -168,7 +168,7 @@ def _graded(graders: _Graders, sandbox: Sandbox, task: Task) -> Grade:
     return Grade(verdict)
 
 
-def tasks_of(path: Path) -> list[Task]:
+def tasks_of(path: Path) -> list[GradingTask]:
     """All exercises of the lessons that a notebook has cells of, each with the cells up to its last check.
 
     Raises:

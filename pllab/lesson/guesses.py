@@ -182,17 +182,22 @@ def _read(path: Path) -> list[Kept]:
         rows = json.loads(text)
         if isinstance(rows, list):
             return [_kept(row) for row in rows]
-    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         pass
     raise ValueError(f"{FILE} is not a list of guesses; move it away")
 
 
 def _kept(row: dict[str, Any]) -> Kept:
     """A guess from the file, which is the learner's own, so only what would break the score is refused."""
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    one = Kept(**fields)
-    "".join(one.cells())  # all of them are text
-    return one
+    guess, spread = row["guess"], row["spread"]
+    ends = _pair(guess) if isinstance(guess, list) else float(guess)
+    told = {name: str(row[name]) for name in ("question", "unit", "engine")}
+    return Kept(guess=ends, measured=float(row["measured"]), spread=None if spread is None else _pair(spread), **told)
+
+
+def _pair(value: list[Any]) -> tuple[float, float]:
+    low, high = map(float, value)
+    return low, high
 
 
 def _reason(error: Exception) -> str:

@@ -287,11 +287,20 @@ def _in_the_pipeline(config: TrainConfig) -> _Contradictions:
         other = f"memory_limit {limit} belongs to schedule zero_bubble, not to {schedule}; leave it out"
         yield schedule != "zero_bubble", other
         yield limit < 1, f"memory_limit is {limit}; one micro-batch counts 1, so give at least 1"
-    family = FAMILIES.get(schedule)  # zero_bubble is none, and splits its backwards too
-    is_twice = config.recompute and config.needs_ranks and (family is None or family.make(2, 2).is_split)
+    is_twice, sentence = recompute_between_ranks(config)
+    yield config.needs_ranks and is_twice, sentence
+
+
+def recompute_between_ranks(config: TrainConfig) -> tuple[bool, str]:
+    """Whether a pipeline between ranks would compute forwards twice, and the sentence; on lanes none does.
+
+    A configuration of lanes may run on ranks yet: torchrun has started them.
+    """
+    family = FAMILIES.get(config.schedule)  # zero_bubble is none, and splits its backwards too
+    is_twice = config.recompute and (family is None or family.make(2, 2).is_split)
     again = "because each part of a split backward would compute the forward again"
-    between = f"recompute and schedule {schedule} do not go together between ranks, {again}"
-    yield is_twice, f"{between}; take gpipe, 1f1b or interleaved, or leave recompute out"
+    between = f"recompute and schedule {config.schedule} do not go together between ranks, {again}"
+    return is_twice, f"{between}; take gpipe, 1f1b or interleaved, or leave recompute out"
 
 
 def _with_pytorch(config: TrainConfig) -> _Contradictions:

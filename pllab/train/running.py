@@ -8,7 +8,7 @@ from pllab.arguments import require
 from pllab.comm.devices import compute_threads, describe_machine, gpu_backend
 from pllab.data import partition_dataset
 from pllab.train.checkpoints import checkpoints_in, open_checkpoint
-from pllab.train.config import TrainConfig
+from pllab.train.config import TrainConfig, recompute_between_ranks
 from pllab.train.inputs import Corpus, devices_of, load_corpus
 from pllab.train.loop import OnProgress, train_rank
 from pllab.train.metrics import RankOutcome, RunMetrics
@@ -72,6 +72,8 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
     Raises:
         ValueError: mode or world size do not fit the group, or as for `train`.
     """
+    is_twice, sentence = recompute_between_ranks(config)
+    require(not is_twice, sentence)
     if config.mode in ("single", "model_parallel") or config.world_size != comm.world_size():
         raise ValueError(
             f"this process is one of {comm.world_size()} ranks, but the mode is {config.mode} and dp {config.dp} x tp "

@@ -16,7 +16,6 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
-from pllab.arguments import require
 from pllab.comm.collectives import in_world
 from pllab.comm.devices import is_gpu
 from pllab.comm.errors import translated
@@ -42,9 +41,6 @@ class TorchPipeline:
 
     Example: `TorchPipeline(schedule, mine, tied, group).step((ids, labels), labels)` adds to the gradients and returns
     the mean loss over the targets, on every rank, with a record of this rank's actions.
-
-    Raises:
-        ValueError: recompute with a split backward, each part of which would compute the forward again.
     """
 
     def __init__(
@@ -56,8 +52,6 @@ class TorchPipeline:
         *,
         recompute: bool = False,
     ) -> None:
-        twice = f"recompute and {schedule.name} do not go together between ranks: its backwards are split"
-        require(not (recompute and schedule.is_split), f"{twice}; take gpipe, 1f1b or interleaved, or run it on lanes")
         self._schedule, self._group, self._device = schedule, group, comm.own_device()
         self._stages: dict[int, nn.Module] = {n: _Recomputed(s) if recompute else s for n, s in stages.items()}
         self._last = schedule.num_stages - 1

@@ -22,6 +22,12 @@ def test_a_folder_in_the_place_of_the_result_is_told_before_a_step(tmp_path):
         train(config)
 
 
+def test_recompute_with_a_split_backward_is_refused_on_ranks_that_torchrun_started():
+    config = TrainConfig(mode="pipeline", world_size=2, recompute=True, schedule="zbv")
+    with pytest.raises(ValueError, match="recompute and schedule zbv do not go together between ranks"):
+        train_as_rank(config, "gloo")
+
+
 def seeds_at_dropout(rank, world_size, config):
     """What the generator of this rank began with, wherever dropout draws in a training step."""
     seeds = set()
