@@ -1,5 +1,6 @@
 """`python -m pllab`: the command line, kept to one call so that Ctrl-C is caught from the first moment."""
 
+import gc
 import os
 import sys
 
@@ -16,6 +17,8 @@ def _run() -> int:
     except KeyboardInterrupt:  # before the command line could catch it itself
         sys.stderr.write("\ninterrupted; nothing was started\n")
         return 130
+    finally:
+        gc.freeze()  # Python's last search for garbage would take as long as importing torch
 
 
 if __name__ == "__main__":  # spawned ranks import this file too, under another name

@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import gc
 import shutil
 import signal
 import tempfile
@@ -27,6 +28,7 @@ LONG = {  # of these files each test is long and shares nothing with the others
 
 def pytest_configure() -> None:
     """Let tests interrupt the programs they start, also when the tests run as a shell's background job."""
+    gc.disable()  # while the tests are read, with torch and transformers
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(ImportError):  # a GPU machine may read these tests without it
@@ -67,6 +69,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that no worker has to wait for it at the end."""
     items.sort(key=lambda item: (item.path.name not in LONG, item.path.suffix != ".ipynb"))
+
+
+def pytest_collection_finish() -> None:
+    """No search for garbage comes back to what was imported: one takes half a second, and there are hundreds."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Nor the one at the end of Python."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)  # a GPU machine may have nothing but torch and pytest

@@ -28,7 +28,7 @@ import torch
 from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import RankError, is_echo, listed
 from pllab.comm.group import plan_backend, setup, teardown
-from pllab.comm.processes import answer_with_stack, end_children, how_it_ended, stack_of, start_child
+from pllab.comm.processes import answer_with_stack, end_children, how_it_ended, importing, stack_of, start_child
 
 _GRACE_S = 2.0  # how long an echo of a failure waits for its cause
 _LEAVE_S = 10.0  # how long a rank may take to leave once its outcome is known
@@ -217,9 +217,10 @@ def run_rank() -> None:
 
 def _work(folder: Path, number: int) -> Any:
     script, payload, num_threads, world_size, backend, timeout_s = pickle.loads((folder / "job").read_bytes())
-    _import_script(script)
     torch.set_num_threads(num_threads)
-    fn, args = pickle.loads(payload)  # needs the script
+    with importing():
+        _import_script(script)
+        fn, args = pickle.loads(payload)  # needs the script
     setup(number, world_size, backend, init_file=folder / "meeting", timeout_s=timeout_s)
     return fn(number, world_size, *args)
 

@@ -12,6 +12,7 @@ has a leash of its own, as in `processes`; the server and the spares have one to
 """
 
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -262,8 +263,10 @@ def wait_as_spare() -> None:
 
 def _imported() -> socket.socket:
     """The door, when all modules are imported that the command line names."""
-    for name in sys.argv[2:]:
-        importlib.import_module(name)
+    with processes.importing():
+        for name in sys.argv[2:]:
+            importlib.import_module(name)
+        gc.freeze()  # a search for garbage would write to this memory, which the children share
     return socket.socket(fileno=int(sys.argv[1]))
 
 
