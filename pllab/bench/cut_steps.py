@@ -4,14 +4,13 @@ All run on CPU lanes, with one compute thread each. Slicing a batch already chan
 baseline of a pipeline is one lane with the same slices; slicing by itself is measured separately.
 """
 
-import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -24,7 +23,7 @@ from pllab.pipeline import Pipe, balance
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 WHOLE, SLICED = "one lane, the whole batch", "one lane, the same slices"
-EQUAL, OUTSIDE, BALANCED = "two lanes, equal counts", "two lanes, head outside", "two lanes, balanced"
+EQUAL, BALANCED = "two lanes, equal counts", "two lanes, balanced"
 
 
 def layer_seconds(layers: Sequence[nn.Module], batch: Batch, repeats: int = 5) -> list[list[float]]:
@@ -51,20 +50,12 @@ def _round(layers: Sequence[nn.Module], batch: Batch) -> list[float]:
     return seconds
 
 
-class Spent(NamedTuple):
-    """Processor seconds in the program and in the system, and the new pages of memory."""
-
-    program_s: float
-    system_s: float
-    new_pages: int
-
-
 @dataclass(frozen=True)
 class CutsBench:
-    """Steps in every way, and what a step of `WHOLE` and of `SLICED` spent."""
+    """Steps in every way, and the processor time of a step of `SLICED`."""
 
     comparison: Comparison
-    spent: dict[str, Spent]
+    processor_s: float
 
     def gain(self, name: str, to: str = SLICED) -> tuple[float, float, float]:
         """How many times as fast as another way: the median, the lowest and the highest of the rounds."""
@@ -73,20 +64,16 @@ class CutsBench:
 
     def core(self) -> str:
         """How much of a core one lane had, as a sentence: below 1, other programs shared it."""
-        spent = self.spent[SLICED]
-        share = min(1.0, (spent.program_s + spent.system_s) / statistics.median(self.comparison.seconds[SLICED]))
+        share = min(1.0, self.processor_s / statistics.median(self.comparison.seconds[SLICED]))
         busy = "; other programs wanted the cores, so trust none of these gains" if share < 0.9 else ""
         return f"one lane had {share:.0%} of a core{busy}."
 
     def verdict(self) -> str:
-        """Which of the three cuts won, or which could not be told apart, as a sentence."""
-        seconds = self.comparison.seconds
-        best, *others = sorted((EQUAL, OUTSIDE, BALANCED), key=lambda name: statistics.median(seconds[name]))
-        unbeaten = [repr(one) for one in others if max(self.comparison.speedups(one, best)) >= 1]
-        if not unbeaten:
-            return f"Of the three cuts {best!r} was the fastest in every round."
-        lost = f"{' and '.join(unbeaten)} beat it in some round: this run cannot tell them apart."
-        return f"Of the three cuts {best!r} has the lowest median, and {lost}"
+        """Which of the two cuts won, or that they could not be told apart, as a sentence."""
+        best, other = sorted((EQUAL, BALANCED), key=lambda name: statistics.median(self.comparison.seconds[name]))
+        if max(self.comparison.speedups(other, best)) < 1:
+            return f"{best!r} was faster than {other!r} in every round."
+        return f"{best!r} has the lower median, but {other!r} beat it in some round: this run cannot tell them apart."
 
 
 def bench_cuts(
@@ -104,11 +91,7 @@ def bench_cuts(
         repeats: rounds that count.
     """
     half, lanes = len(layers) // 2, ["cpu:0", "cpu:1"]
-    cuts = {
-        EQUAL: cut(layers, [half, len(layers) - half]),
-        OUTSIDE: cut(layers[:-1], balance(costs[:-1], 2)),
-        BALANCED: cut(layers, balance(costs, 2)),
-    }
+    cuts = {EQUAL: cut(layers, [half, len(layers) - half]), BALANCED: cut(layers, balance(costs, 2))}
     ways: dict[str, Callable[[], object]] = {
         WHOLE: partial(on_one_lane, layers, batch, 1),
         SLICED: partial(on_one_lane, layers, batch, num_slices),
@@ -116,10 +99,9 @@ def bench_cuts(
     with compute_threads(1), ExitStack() as pipes:
         for name, stages in cuts.items():
             pipe = pipes.enter_context(Pipe.from_partitions(stages, lanes, num_microbatches=num_slices))
-            after = layers[-1] if name == OUTSIDE else nn.Identity()
-            ways[name] = partial(_through, pipe, after, batch)
+            ways[name] = partial(_through, pipe, batch)
         comparison = compare(ways, repeats, baseline=SLICED, num_devices=2)
-        return CutsBench(comparison, {name: _spent(ways[name]) for name in (WHOLE, SLICED)})
+        return CutsBench(comparison, statistics.median(_processor_s(ways[SLICED]) for _ in range(3)))
 
 
 def on_one_lane(layers: Sequence[nn.Module], batch: Batch, num_slices: int) -> None:
@@ -131,18 +113,11 @@ def on_one_lane(layers: Sequence[nn.Module], batch: Batch, num_slices: int) -> N
         value.sum().backward()
 
 
-def _through(pipe: Pipe, after: nn.Module, batch: Batch) -> None:
-    after(pipe(batch)).sum().backward()
+def _through(pipe: Pipe, batch: Batch) -> None:
+    pipe(batch).sum().backward()
 
 
-def _spent(run: Callable[[], object], repeats: int = 3) -> Spent:
-    """The processor time and memory of a run, each the median of some runs."""
-    each = []
-    for _ in range(repeats):
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        run()
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        pages = after.ru_minflt - before.ru_minflt
-        each.append((after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime, pages))
-    program_s, system_s, new_pages = map(statistics.median, zip(*each, strict=True))
-    return Spent(program_s, system_s, int(new_pages))
+def _processor_s(run: Callable[[], object]) -> float:
+    before = time.process_time()
+    run()
+    return time.process_time() - before

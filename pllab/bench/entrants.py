@@ -50,7 +50,7 @@ class Track:
     vocab_size: int
     num_layers: int = 4
     width: int = 192
-    num_steps: int = 3
+    num_steps: int = 2
     lr: float = 0.5
 
     def model(self) -> nn.Sequential:

@@ -24,7 +24,7 @@ import torch.distributed as dist
 from pllab.comm.devices import gpu_backend
 from pllab.comm.errors import ANSI, RankError
 from pllab.comm.group import BackendPlan, setup, teardown
-from pllab.comm.processes import Child, end_children, how_it_ended, on_byte, start_child
+from pllab.comm.processes import Child, end_children, how_it_ended, importing, on_byte, start_child
 
 _CONTROLLER = (  # its arguments
     "--ip=127.0.0.1",
@@ -147,7 +147,8 @@ def serve_rank() -> None:
     while (file := connection_file(folder, "engine")) is None:
         time.sleep(0.05)  # the owner has the deadline, and this process is on its leash
     # A GPU node with only torch and transformers imports this room too.
-    from ipyparallel.engine.app import IPEngine
+    with importing():
+        from ipyparallel.engine.app import IPEngine
 
     engine = IPEngine(
         id=rank,

@@ -218,7 +218,7 @@ def remove_with_owner(folder: str) -> None:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """In a child: import without looking for garbage, of which modules have none; the looking takes a third as long."""
+    """Import without looking for garbage: modules leave none, and the looking takes a third of the time."""
     gc.disable()
     try:
         yield

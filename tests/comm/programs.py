@@ -1,5 +1,6 @@
 """Functions that the tests of launch run on their ranks: a new process can only import what is in a module."""
 
+import gc
 import os
 import signal
 import sys
@@ -13,10 +14,11 @@ from pllab.comm import all_reduce, rank, report, setup, teardown, world_size
 
 
 def where(number, size):
-    """Three reports, then where this rank is."""
+    """Three reports, then where this rank is, and whether its garbage is collected, but not what was imported."""
     for step in range(3):
         report((number, step))
-    return number, size, rank(), world_size(), torch.get_num_threads()
+    collects = gc.isenabled() and gc.get_freeze_count() > 0
+    return number, size, rank(), world_size(), torch.get_num_threads(), collects
 
 
 def fail_on(number, size, failing, how):

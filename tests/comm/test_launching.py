@@ -44,7 +44,7 @@ def test_results_are_in_order_of_rank_and_reports_arrive_in_the_calling_thread(n
         threads.add(threading.get_ident())
 
     results = launch(programs.where, 3, backend="gloo", num_threads=2, timeout_s=60, on_report=listen)
-    assert results == [(rank, 3, rank, 3, 2) for rank in range(3)]
+    assert results == [(rank, 3, rank, 3, 2, True) for rank in range(3)]
     for rank in range(3):
         assert [value for who, value in heard if who == rank] == [(rank, step) for step in range(3)]
     assert threads == {threading.get_ident()}

@@ -35,7 +35,7 @@ def starting(notebook: nbformat.NotebookNode) -> list[str]:
 
 def test_a_cell_that_asks_for_gloo_says_why() -> None:
     asking = [source for number in STARTING for source in starting(lesson(number)) if 'backend="gloo"' in source]
-    assert len(asking) == 6  # 02, 03, 04, 05, 12, 90
+    assert len(asking) == 5  # 02, 03, 04, 12, 90
     assert [source for source in asking if "  # " not in source] == []
 
 
