@@ -109,7 +109,7 @@ def start_quickly() -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def quick_ranks(start_quickly: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`launch` takes its processes from there, in 0.1 s instead of 4 s, and all else is as it is.
+    """`launch` takes its processes from there, in 0.1 s instead of 1 to 3 s, and all else is as it is.
 
     For tests of what ranks do; what starts and ends them is tested in `tests/comm` as it is.
     """

@@ -1,4 +1,4 @@
-"""Processes that have imported what they need before they are asked for: a rank starts in 0.1 s instead of 4.
+"""Processes that have imported what they need before they are asked for: a rank starts in 0.1 s instead of 1 to 3.
 
     the owner: ForkServer                  the server's process: serve
     start(folder, entry, ...)      ->      forks a keeper, which forks the child and waits for it
