@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from itertools import pairwise
 
 import nbformat
 import pytest
@@ -29,6 +30,7 @@ CODE = re.compile(r"\w\(|\w\[| [-+*/]?= |==|\blambda\b|\bfor \w+(, \w+)* in .*:"
 
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+IMPORT_OF_MINE = re.compile(r"\A(?!%%px)(?:.*\n)*?from pllab\.lesson import .*\bmine\b")
 every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
@@ -85,6 +87,15 @@ def test_a_statement_is_short(path):
         if re.fullmatch(r"\d\d-ex\d+", cell.id):
             _, heading, statement = FOLDED.sub("", cell.source).partition("### Exercise ")
             assert len((heading + statement).split()) <= MOST_STATEMENT_WORDS, cell.id
+
+
+@every_lesson
+def test_a_solution_finds_the_parts_that_its_statement_offers(path):
+    is_imported = False
+    for cell, below in pairwise(read(path).cells):
+        is_imported |= bool(IMPORT_OF_MINE.search(cell.source))
+        if re.fullmatch(r"\d\d-ex\d+", cell.id) and "`mine(" in FOLDED.sub("", cell.source):
+            assert is_imported or IMPORT_OF_MINE.search(below.source), cell.id
 
 
 @every_lesson
