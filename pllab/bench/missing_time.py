@@ -129,8 +129,8 @@ class MissingTime:
             f"{result.speedup(name):.2f}x as fast as {base} (real); the predicted step would be "
             f"{self.speedup(result, name):.2f}x (simulated). Of the {1e3 * lost:+.0f} ms between the two, "
             f"the recorded step has {1e3 * explained:+.0f} ms; its largest part, {1e3 * self.parts[most]:+.0f} ms, is: "
-            f"{most}. The rest, {1e3 * (lost - explained):+.0f} ms, is the optimizer's step, the profiler's own "
-            "time, and the machine."
+            f"{most}. The rest, {1e3 * (lost - explained):+.0f} ms, is set-up, the optimizer's step, the "
+            "profiler's own time, and the machine."
         )
 
     def picture(self) -> Figure:
