@@ -57,7 +57,7 @@ def test_the_race_is_set_against_the_simulated_speedup_and_the_rest_is_named():
     assert "pipe took 40 ms a step and was 1.12x as fast as one lane (real)" in said
     assert "would be 1.67x (simulated). Of the +13 ms between the two, the recorded step has +18 ms" in said
     assert "largest part, +12 ms, is: two lanes at once, against one" in said
-    assert "The rest, -5 ms, is the optimizer's step" in said
+    assert "The rest, -5 ms, is set-up, the optimizer's step" in said
     disturbed = replace(result, cpu_s={**result.cpu_s, "one lane": [0.4, 0.4, 0.4]})
     assert lost.in_race(disturbed, "pipe") == disturbed.disturbed() != ""
 
