@@ -42,10 +42,8 @@ def root(page, editor):
 
 
 def answer(page, editor):
-    """Wait until Python has answered every message, and until a run has ended."""
+    """Wait until Python has answered every message."""
     page.wait_for_function("!window.model.unanswered")
-    while editor.view["busy"]:
-        page.wait_for_timeout(5)
     bench.push(page, editor, "view")
 
 

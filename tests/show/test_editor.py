@@ -1,7 +1,6 @@
 """The schedule editor without a browser: what is judged, said, scored and run, and the messages of the browser."""
 
 import threading
-import time
 from functools import partial
 
 import pytest
@@ -39,16 +38,8 @@ def editor():
 
 
 def ask(editor, verb, **details):
-    """Send a message as the browser does, and wait for a run."""
+    """Send a message as the browser does."""
     editor._handle_custom_msg({"verb": verb, **details}, [])
-    wait_for(editor)
-
-
-def wait_for(editor):
-    until = time.monotonic() + 20
-    while editor.view["busy"] and time.monotonic() < until:
-        time.sleep(0.005)
-    assert not editor.view["busy"]
 
 
 def blocks_of(editor):
@@ -405,30 +396,11 @@ def test_an_illegal_order_is_not_run_and_a_run_that_fails_is_a_sentence():
         editor.run_it()
 
 
-def test_one_run_at_a_time():
-    gate = threading.Event()
-    editor = ScheduleEditor(gpipe(2, 2), run=lambda schedule: gate.wait(20) and emulate(schedule))
-    for _ in range(2):
-        editor._handle_custom_msg({"verb": "run"}, [])
-    assert editor.view["trouble"] == "One thing at a time: this order is running."
-    assert editor.view["busy"] == "Running this order."
-    editor._handle_custom_msg({"verb": "split", "id": "0B0"}, [])
-    gate.set()
-    wait_for(editor)
-    assert editor.view["said"].endswith("It has been changed since, so these times are not drawn.")
-
-
-def test_what_runs_is_the_order_that_stood_there_when_it_was_asked(monkeypatch):
-    started = []
-    editor = ScheduleEditor(gpipe(2, 2), run=emulate)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", lambda thread: started.append(thread))  # slowly
-        editor._handle_custom_msg({"verb": "run"}, [])
-        editor._handle_custom_msg({"verb": "move", "id": "0B0", "to": 0}, [])
-    started[0].start()
-    wait_for(editor)
-    assert editor.view["trouble"] == ""
-    assert editor.view["said"].endswith("It has been changed since, so these times are not drawn.")
+def test_while_it_runs_the_editor_says_so_and_afterwards_it_does_not():
+    seen = []
+    editor = ScheduleEditor(gpipe(2, 2), run=lambda schedule: seen.append(editor.view["busy"]) or emulate(schedule))
+    ask(editor, "run")
+    assert (seen, editor.view["busy"]) == (["Running this order."], "")
 
 
 def test_a_run_that_never_ends_is_given_up_and_what_it_answers_late_is_dropped():
@@ -449,8 +421,8 @@ def test_a_thread_that_cannot_start_leaves_nobody_busy(monkeypatch):
     editor = ScheduleEditor(gpipe(2, 2), run=emulate)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        editor._handle_custom_msg({"verb": "run"}, [])
-    assert editor.view["trouble"].startswith("The run did not start: can't start new thread")
+        ask(editor, "run")
+    assert editor.view["trouble"] == "RuntimeError: can't start new thread."
     assert editor.view["busy"] == ""
     ask(editor, "run")
     assert editor.view["measured"] and editor.view["trouble"] == ""

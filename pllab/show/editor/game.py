@@ -116,13 +116,11 @@ class Game:
             raise ValueError(f"{verb!r} is nothing the editor does; it does {', '.join(self._MOVES)}")
         self._MOVES[verb](self, asked)
 
-    def note_run(self, schedule: Schedule, timeline: Timeline) -> None:
-        """Remember what a run of this schedule measured."""
-        self._ran = (schedule, timeline)
+    def note_run(self, timeline: Timeline) -> None:
+        """Remember what a run of the present order measured."""
+        self._ran = (self._present.board, timeline)
         took = (write_number if self.rules.in_units else write_seconds)(timeline.makespan)
         self.said = f"This order ran: makespan {took}, engine {ENGINE_LABELS[timeline.engine]}."
-        if schedule != self._present.board:
-            self.said += " It has been changed since, so these times are not drawn."
 
     def _move(self, asked: BoardMove) -> None:
         action, board = asked.of(), self._present.board

@@ -4,7 +4,6 @@ The browser draws, and sends what the learner does as messages, which are carrie
 and every word are tested without a browser, and the same moves work from a cell.
 """
 
-import threading
 from typing import Any
 
 import traitlets
@@ -67,9 +66,8 @@ class ScheduleEditor(Widget):
         require(par is None or is_number(par), f"par is {par!r}; give the makespan to reach, a number, or None")
         self._run, self._timeout_s = run, deadline(timeout_s)
         self._game = Game(schedule, BoardRules(costs or Costs(), memory_limit, par, takes_costs(run)))
-        self._trouble = self._busy = ""
+        self._trouble = ""
         self._turn = 0
-        self._lock = threading.RLock()  # a view sent while another thread sends one could get lost
         super().__init__(projector=projector)
         self._show()
         self.on_msg(self._obey)
@@ -92,10 +90,9 @@ class ScheduleEditor(Widget):
         Raises:
             ValueError: there is no such verb, or it cannot be done; the schedule is as it was.
         """
-        with self._lock:
-            self._trouble = ""
-            self._game.do(verb, BoardMove(action, to, by))
-            self._show()
+        self._trouble = ""
+        self._game.do(verb, BoardMove(action, to, by))
+        self._show()
 
     def run_it(self) -> Timeline:
         """Run the present order with the editor's `run`, and draw the measured spans under the prediction.
@@ -104,67 +101,38 @@ class ScheduleEditor(Widget):
             ValueError: there is no `run`, the order is illegal or not complete, or something else was measured.
             TimeoutError: it takes longer than `timeout_s`.
         """
-        return self._run_order(*self._order_to_run())
-
-    def _order_to_run(self) -> tuple[Run, Schedule]:
-        """The present order and what runs it; a move made later is not in it."""
-        with self._lock:
-            if self._run is None:
-                raise ValueError("this editor has nothing to run with; make it with run=, a function of a Schedule")
-            if problems := self._game.judgement.problems:
-                raise ValueError(f"an illegal schedule is not run: {problems[0].sentence}")
-            require(self._game.can()["run"], "a part of a schedule is not run; place every action first")
-            return self._run, self.schedule
-
-    def _run_order(self, run: Run, schedule: Schedule) -> Timeline:
-        timeline = measure(run, schedule, self._game.rules.costs, self._timeout_s)
-        with self._lock:
-            self._game.note_run(schedule, timeline)
+        if self._run is None:
+            raise ValueError("this editor has nothing to run with; make it with run=, a function of a Schedule")
+        if problems := self._game.judgement.problems:
+            raise ValueError(f"an illegal schedule is not run: {problems[0].sentence}")
+        require(self._game.can()["run"], "a part of a schedule is not run; place every action first")
+        self._show("Running this order.")
+        try:
+            timeline = measure(self._run, self.schedule, self._game.rules.costs, self._timeout_s)
+            self._game.note_run(timeline)
+        finally:
             self._show()
         return timeline
 
     def _obey(self, _: Any, asked: dict[str, Any], __: Any) -> None:
         """Carry out what the browser asks for; what cannot be done is told in the widget."""
-        with self._lock:
-            self._trouble = ""
-            try:
-                if asked.get("verb") == "run":
-                    self._start_run()
-                else:
-                    self._game.do(
-                        asked.get("verb", ""), BoardMove(asked.get("id", ""), asked.get("to"), asked.get("by"))
-                    )
-            except ValueError as error:
-                self._trouble = self._sentence(error)
-            self._show()
-
-    def _start_run(self) -> None:
-        """Run in a thread, so that the kernel can go on; the widget shows a failure."""
-        require(not self._busy, "one thing at a time: this order is running")
-        order = self._order_to_run()
+        self._trouble = ""
         try:
-            threading.Thread(target=self._run_and_tell, args=order, name="pllab editor", daemon=True).start()
-        except RuntimeError as error:  # the system has no thread left
-            raise ValueError(f"the run did not start: {error}; end other work and try again") from None
-        self._busy = "Running this order."  # the thread cannot end before we let go of the lock
-
-    def _run_and_tell(self, run: Run, schedule: Schedule) -> None:
-        trouble = ""
-        try:
-            self._run_order(run, schedule)
+            if asked.get("verb") == "run":
+                self.run_it()
+            else:
+                self._game.do(asked.get("verb", ""), BoardMove(asked.get("id", ""), asked.get("to"), asked.get("by")))
         except Exception as error:  # the caller's run may fail in any way, and the widget says how
-            trouble = self._sentence(error)
-        with self._lock:
-            self._busy, self._trouble = "", trouble or self._trouble
-            self._show()
+            self._trouble = self._sentence(error)
+        self._show()
 
     def _sentence(self, error: Exception) -> str:
         is_ours = isinstance(error, ValueError | TimeoutError | ImportError)
         return sentence_of(str(error) if is_ours else f"{type(error).__name__}: {error}", self._game.judgement.whole)
 
-    def _show(self) -> None:
+    def _show(self, busy: str = "") -> None:
         """Send the present state of the game."""
         self._turn += 1
         can = {**self._game.can(), "has_run": self._run is not None}
-        told = {"trouble": self._trouble, "busy": self._busy, "can": can, "turn": self._turn}
+        told = {"trouble": self._trouble, "busy": busy, "can": can, "turn": self._turn}
         self.view = self._game.view() | told
