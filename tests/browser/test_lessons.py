@@ -21,7 +21,7 @@ LESSONS = sorted((Path(__file__).parents[2] / "notebooks").glob("[01]*.ipynb"))
 SLIDERS = {
     "04": ("29 samples, 2 ranks, epoch 0", "29 samples, 3 ranks, epoch 0"),
     "06": (".*measured: real. 128 kB: ", ".*measured: real. 256 kB: "),
-    "07": (".*is stage 1, block 4 to head", ".*is stage 1, block 5 to head"),
+    "07": (".*is stage .*(block 4 to head|embed to block 3):", ".*is stage .*(block 5 to head|embed to block 4):"),
     "08": ("8 micro-batches on 4 stages", "8 micro-batches on 5 stages"),
     "12": (".*calculated. start", ".*calculated. step 1"),
 }
