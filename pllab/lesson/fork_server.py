@@ -266,7 +266,7 @@ def _imported() -> socket.socket:
     with processes.importing():
         for name in sys.argv[2:]:
             importlib.import_module(name)
-        gc.freeze()  # a search for garbage would write to this memory, which the children share
+        gc.freeze()  # collecting garbage would write to this memory, which the children share
     return socket.socket(fileno=int(sys.argv[1]))
 
 
