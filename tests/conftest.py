@@ -5,7 +5,7 @@ import shutil
 import signal
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -93,40 +93,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return nodeid if Path(file).name in LONG else file
 
     return ByFile(config, log)
-
-
-@pytest.fixture(scope="session")
-def start_quickly() -> Iterator[Callable[..., Any]]:
-    """Start a process from one that has imported what ranks need; takes the place of `processes.start_child`."""
-    from pllab.lesson.fork_server import ForkServer  # a GPU machine may read these tests without it
-
-    modules = ["torch", "torch.distributed", "torch.distributed.pipelining", "pllab.lesson.answering", "pllab.train"]
-    modules += ["pllab.models.gpt2", "pllab.models.slices"]  # which the trainer imports when it makes a model
-    server = ForkServer(*modules)
-    yield server.start
-    server.end()
-
-
-@pytest.fixture
-def quick_ranks(start_quickly: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`launch` takes its processes from there, in 0.1 s instead of 1 to 3 s, and all else is as it is.
-
-    For tests of what ranks do; what starts and ends them is tested in `tests/comm` as it is.
-    """
-    monkeypatch.setattr("pllab.comm.launching.start_child", start_quickly)
-
-
-@pytest.fixture(scope="session")
-def launch_quickly(start_quickly: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """`launch` with such processes, over gloo: for fixtures whose ranks several tests look at."""
-    from pllab.comm import launch
-
-    def launch_so(*arguments: Any, timeout_s: float = 120.0) -> list[Any]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("pllab.comm.launching.start_child", start_quickly)
-            return launch(*arguments, backend="gloo", timeout_s=timeout_s)
-
-    return launch_so
 
 
 @pytest.fixture(autouse=True, scope="module")

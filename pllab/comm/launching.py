@@ -1,7 +1,8 @@
 """Run one function on several ranks and wait for all of them: results, or the first cause of failure.
 
 The owner starts a process per rank, listens to all, and always ends them all. A rank joins the group, calls the
-function and sends the outcome back. The processes are new, never forked, because fork breaks CUDA and threads.
+function and sends the outcome back. The processes are never forked from the owner, because fork breaks CUDA and
+threads: they are new, or come from a process that has only imported (`fork_server`).
 
 In order: the owner, the rank, and what travels between the two.
 """
@@ -27,8 +28,9 @@ import torch
 
 from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import RankError, is_echo, listed
+from pllab.comm.fork_server import start_warm
 from pllab.comm.group import plan_backend, setup, teardown
-from pllab.comm.processes import answer_with_stack, end_children, how_it_ended, importing, stack_of, start_child
+from pllab.comm.processes import answer_with_stack, end_children, how_it_ended, importing, stack_of
 
 _GRACE_S = 2.0  # how long an echo of a failure waits for its cause
 _LEAVE_S = 10.0  # how long a rank may take to leave once its outcome is known
@@ -68,7 +70,8 @@ def launch(
     Raises:
         ValueError: an argument is out of its range, or the function or one of its arguments cannot travel.
         RankError: a rank raised, exited, was killed, or had not finished after `timeout_s` seconds.
-        RuntimeError: a script without a main guard calls it while a rank imports that script.
+        RuntimeError: a script without a main guard calls it while a rank imports that script; or the ranks' fork
+            server has ended, for example because its memory was full.
     """
     end = time.monotonic() + deadline(timeout_s)
     plan_backend(0, world_size, backend)
@@ -108,7 +111,7 @@ class _Rank:
         self.connection, other_end = mp.Pipe(duplex=False)
         entry, descriptor = "pllab.comm.launching:run_rank", other_end.fileno()
         with other_end:  # then only the rank has it, so the stream ends when the rank dies
-            self.process = start_child(folder, entry, str(folder), str(number), str(descriptor), pass_fds=[descriptor])
+            self.process = start_warm(folder, entry, str(folder), str(number), str(descriptor), pass_fds=[descriptor])
         self.stack_file = folder / f"stack-{number}"
         self.outcome: bytes | _Failure | None = None  # its pickled result
 

@@ -23,8 +23,9 @@ import torch.distributed as dist
 
 from pllab.comm.devices import gpu_backend
 from pllab.comm.errors import ANSI, RankError
+from pllab.comm.fork_server import start_warm
 from pllab.comm.group import BackendPlan, setup, teardown
-from pllab.comm.processes import Child, end_children, how_it_ended, importing, on_byte, start_child
+from pllab.comm.processes import Started, end_children, how_it_ended, importing, on_byte
 
 _CONTROLLER = (  # its arguments
     "--ip=127.0.0.1",
@@ -45,7 +46,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pllab-ranks-"))  # private: mode 700
-        self._processes: dict[str, Child] = {}  # the controller first
+        self._processes: dict[str, Started] = {}  # the controller first
 
     def start(self, num_ranks: int, backend: str | None, timeout_s: float) -> None:
         """Start all processes; `stop` ends them, also if not all could be started."""
@@ -57,11 +58,13 @@ class Cluster:
 
     def _start(self, name: str, entry: str, *arguments: str) -> None:
         log = self.folder / f"{name}.log"
-        own = {"IPYTHONDIR": str(self.folder / "ipython"), "PYTHONUNBUFFERED": "1"}  # nothing in the user's home
-        self._processes[name] = start_child(self.folder, entry, *arguments, log=log, environment=own)
+        own = {"IPYTHONDIR": str(self.folder / "ipython")}  # nothing in the user's home
+        self._processes[name] = start_warm(
+            self.folder, entry, *arguments, log=log, environment=own, modules=("ipyparallel.engine.app",)
+        )
 
     @property
-    def engines(self) -> list[Child]:
+    def engines(self) -> list[Started]:
         """The processes of the ranks, in order of rank."""
         return list(self._processes.values())[1:]
 
@@ -81,7 +84,7 @@ class Cluster:
     def interrupt(self, ranks: Sequence[int]) -> None:
         """Send these ranks what Ctrl-C sends."""
         for rank in ranks:
-            self.engines[rank].send_signal(signal.SIGINT)
+            os.kill(self.engines[rank].pid, signal.SIGINT)
 
     def cut_wires(self) -> None:
         """Let every rank close its connections, so that none waits for a message any more."""

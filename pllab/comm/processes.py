@@ -42,6 +42,9 @@ class Started(Protocol):
     def returncode(self) -> int | None:
         """The exit code once it has ended."""
 
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs; never waits."""
+
     def kill(self) -> None:
         """End it with all that it started."""
 

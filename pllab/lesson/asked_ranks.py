@@ -10,10 +10,10 @@ from typing import Any
 
 from pllab.comm import RankError
 from pllab.comm.errors import sounds_like_echo
+from pllab.comm.fork_server import ForkServer
 from pllab.lesson.conversation import Conversation, Ended
 from pllab.lesson.encoding import decode, encode, full_name
 from pllab.lesson.exercise import Refused, Undecided, Wrong
-from pllab.lesson.fork_server import ForkServer
 
 _GRACE_S = 3.0  # in which a cause may arrive after its echo
 

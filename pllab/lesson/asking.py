@@ -21,11 +21,11 @@ from typing import IO, Any, Self
 
 import torch
 
+from pllab.comm.fork_server import ForkServer
 from pllab.lesson.asked_ranks import ask_ranks, raise_refusal
 from pllab.lesson.conversation import Conversation, Ended, no_answer
 from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
 from pllab.lesson.exercise import Case, Exercise, Refused, Undecided, Wrong
-from pllab.lesson.fork_server import ForkServer
 from pllab.lesson.packing import InCells, Packed
 from pllab.lesson.verdict import Outcome, Result, Verdict, refusal
 

@@ -12,17 +12,15 @@ process has imported torch already and belongs to the kernel, and so do its rank
 work.
 """
 
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pllab.comm.fork_server import warm_server
 from pllab.lesson.asking import judge
 from pllab.lesson.exercise import Refused, find
-from pllab.lesson.fork_server import ForkServer
 from pllab.lesson.keeping import keep
 from pllab.lesson.packing import pack
 from pllab.lesson.verdict import Outcome, Verdict, refusal
@@ -55,21 +53,7 @@ def check(exercise_id: str, solution: Callable[..., Any] | None, *, deadline_s: 
     except Refused as refused:
         return refusal(exercise, refused.hint_id, refused.sentence)
     with tempfile.TemporaryDirectory(prefix="pllab-check-", ignore_cleanup_errors=True) as folder:
-        verdict = judge(exercise, packed, warm_server(), Path(folder), deadline_s)
+        verdict = judge(exercise, packed, warm_server(*PRELOADED), Path(folder), deadline_s)
     if verdict.outcome is not Outcome.RIGHT:
         return verdict
     return replace(verdict, kept=keep(exercise, solution))
-
-
-@lru_cache(maxsize=1)
-def _server_of(_process: int) -> ForkServer:
-    return ForkServer(*PRELOADED)
-
-
-def warm_server() -> ForkServer:
-    """What starts checks and their ranks; it begins with the first check and ends with this process."""
-    server = _server_of(os.getpid())
-    if not server.is_alive:
-        server.end()
-        _server_of.cache_clear()
-    return _server_of(os.getpid())

@@ -16,8 +16,8 @@ from pathlib import Path
 from textwrap import shorten
 
 from pllab.autopsy import CAUSES, Call, Record, lateness, read_records, wait_for_graph
+from pllab.comm.fork_server import warm_server
 from pllab.comm.processes import Started, end_children, how_it_ended
-from pllab.lesson.checking import warm_server
 from pllab.lesson.faults import CALLS_PER_STEP, Fault, Truth
 
 _PATIENCE_S = 1.2  # without a new call while the records are written; a straggler takes 0.4 s
@@ -122,10 +122,11 @@ def admit(ward: str | None = None, seed: int = 0) -> Visit:
     fault = Fault.drawn(ward, seed)
     with tempfile.TemporaryDirectory(prefix="pllab-clinic-", ignore_cleanup_errors=True) as name:
         folder, ranks = Path(name), list[Started]()
+        server = warm_server(_ENTRY.partition(":")[0])
         try:
             for number in range(fault.world_size):
                 words = str(folder), str(number), json.dumps(asdict(fault))
-                ranks.append(warm_server().start(folder, _ENTRY, *words, log=folder / f"printed-{number}"))
+                ranks.append(server.start(folder, _ENTRY, *words, log=folder / f"printed-{number}"))
             stuck = _watch(folder, ranks)
             codes = [rank.returncode for rank in ranks]  # None for one that runs and is ended now
         finally:

@@ -11,9 +11,9 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import IO, Any
 
+from pllab.comm.fork_server import ForkServer
 from pllab.comm.processes import end_children, how_it_ended, is_starved, stack_of, text_of
 from pllab.lesson.encoding import NO_VALUE
-from pllab.lesson.fork_server import ForkServer
 from pllab.lesson.own_code import is_theirs
 
 _MOST_BYTES = 1 << 26  # of one answer

@@ -26,8 +26,8 @@ from typing import Self
 
 import psutil
 
+from pllab.comm.fork_server import ForkServer
 from pllab.lesson.checking import PRELOADED
-from pllab.lesson.fork_server import ForkServer
 
 _LOOK_S = 0.1
 _LEAVE_S = 2.0  # how long what has ended may take to leave

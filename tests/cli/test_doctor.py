@@ -16,7 +16,7 @@ def test_the_report_names_what_there_is(capsys):
 
 
 @pytest.mark.ranks
-def test_two_ranks_talk(capsys, quick_ranks):
+def test_two_ranks_talk(capsys):
     assert main(["doctor", "--ranks", "2"]) == 0
     assert "2 ranks started, exchanged a tensor and ended" in capsys.readouterr().out
 

@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import torch
 
 from pllab.comm import all_reduce, rank, report, setup, teardown, world_size
@@ -19,6 +20,11 @@ def where(number, size):
         report((number, step))
     collects = gc.isenabled() and gc.get_freeze_count() > 0
     return number, size, rank(), world_size(), torch.get_num_threads(), collects
+
+
+def ancestors(number, size):
+    """The numbers of the processes from which this rank comes."""
+    return [process.pid for process in psutil.Process().parents()]
 
 
 def fail_on(number, size, failing, how):

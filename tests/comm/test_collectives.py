@@ -128,14 +128,14 @@ def test_a_cpu_tensor_in_a_group_for_gpus_is_one_sentence_with_the_way_out(group
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("size", [1, 4])
-def test_every_rank_gets_the_sum_the_copy_and_the_objects(size, quick_ranks):
+def test_every_rank_gets_the_sum_the_copy_and_the_objects(size):
     total, objects = float("1" * size), [{"rank": number} for number in range(size)]
     expected = (total, total, 10.0 ** (size - 1), objects)
     assert comm.launch(exchange, size, backend="gloo", timeout_s=60) == [expected] * size
 
 
 @pytest.mark.ranks
-def test_rings_of_three_and_groups_that_overlap(quick_ranks):
+def test_rings_of_three_and_groups_that_overlap():
     seen = comm.launch(in_rings_and_groups, 3, backend="gloo", timeout_s=60)
     for number, (got, sent, (by_hand, by_ring_pass), _, asked, ends, deadlines) in enumerate(seen):
         following, previous = (number + 1) % 3, (number - 1) % 3
@@ -149,7 +149,7 @@ def test_rings_of_three_and_groups_that_overlap(quick_ranks):
 
 
 @pytest.mark.ranks
-def test_a_peer_that_left_is_one_sentence_that_names_operation_and_rank(quick_ranks):
+def test_a_peer_that_left_is_one_sentence_that_names_operation_and_rank():
     _, sentences = comm.launch(left_alone, 2, backend="gloo", timeout_s=60)
     around = sentences.pop("around a ring")
     assert around.startswith(

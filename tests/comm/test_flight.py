@@ -63,7 +63,7 @@ def passes_on(rank: int, world_size: int, folder: str) -> None:
             comm.all_reduce(torch.ones(2))
 
 
-def test_what_lies_in_the_buffer_of_a_receive_is_not_flagged_and_collectives_are_counted_alone(tmp_path, quick_ranks):
+def test_what_lies_in_the_buffer_of_a_receive_is_not_flagged_and_collectives_are_counted_alone(tmp_path):
     comm.launch(passes_on, 2, str(tmp_path), backend="gloo", timeout_s=60.0)
     for rank in (0, 1):
         calls = read(tmp_path / f"{rank}.json").calls

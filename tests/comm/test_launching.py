@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from pllab.comm import RankError, launch, report
+from pllab.comm.fork_server import warm_server
 from pllab.comm.processes import is_starved
 from tests.comm import programs
 from tests.tiers import exhaustive
@@ -34,6 +35,15 @@ from pllab.comm import launch
 
 launch(programs.where, 2, backend="gloo", timeout_s=60)
 """
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_ranks_come_from_one_server_except_on_a_host_with_gpus(gpus, monkeypatch):
+    """A library that looks for GPUs while it is imported makes them useless in a fork."""
+    monkeypatch.setattr("pllab.comm.fork_server.num_gpus", lambda: gpus)
+    server = warm_server().pid
+    for rank, ancestors in enumerate(launch(programs.ancestors, 2, backend="gloo", timeout_s=60)):
+        assert (server in ancestors) == (gpus == 0), rank
 
 
 def test_results_are_in_order_of_rank_and_reports_arrive_in_the_calling_thread(nothing_left):
@@ -63,13 +73,13 @@ def test_results_are_in_order_of_rank_and_reports_arrive_in_the_calling_thread(n
         (0, "return", r"raised PeerError: all_reduce on rank 0 failed"),  # an echo alone
     ],
 )
-def test_the_cause_is_reported_and_not_its_echo_however_late(rank, how, words, quick_ranks):
+def test_the_cause_is_reported_and_not_its_echo_however_late(rank, how, words):
     with pytest.raises(RankError, match=f"rank {rank} {words}") as caught:
         launch(programs.fail_on, 2, 1, how, backend="gloo", timeout_s=60)
     assert caught.value.rank == rank
 
 
-def test_ranks_that_do_not_finish_are_named_with_where_they_were_and_ended(quick_ranks):
+def test_ranks_that_do_not_finish_are_named_with_where_they_were_and_ended():
     launch(programs.where, 1, backend="gloo", timeout_s=60)  # the first start takes seconds
     words, pids = "ranks 0, 1, 2 of 3 had not finished after 8 s", []
     with pytest.raises(RankError, match=words) as caught:
@@ -97,7 +107,7 @@ def test_starved_is_what_could_run_and_did_not():
                 process.kill()
 
 
-def test_a_stopped_rank_is_named_beside_its_peers_deadline(quick_ranks, tmp_path):
+def test_a_stopped_rank_is_named_beside_its_peers_deadline(tmp_path):
     words = r"rank 0 raised PeerError: all_reduce on rank 0 waited until its .* \(rank 1 did not answer\)\n"
     with pytest.raises(RankError, match=words):
         launch(programs.stop_in_a_group_with_a_deadline, 2, str(tmp_path / "meeting"), backend="gloo", timeout_s=60)
@@ -111,9 +121,7 @@ def test_an_error_in_the_listener_ends_the_ranks(nothing_left):
         launch(programs.where, 2, backend="gloo", timeout_s=60, on_report=listen)
 
 
-@pytest.mark.parametrize("ranks", ["quick_ranks", *exhaustive("nothing_left")])
-def test_two_launches_at_once_whose_tensors_travel_by_value(ranks, request):
-    request.getfixturevalue(ranks)
+def test_two_launches_at_once_whose_tensors_travel_by_value(nothing_left):
     sent = torch.tensor([10.0]), torch.tensor([20.0])
     options = {"backend": "gloo", "timeout_s": 2_000_000}  # the longest there is
     with ThreadPoolExecutor(2) as pool:

@@ -73,7 +73,7 @@ def refuse(message):
 
 
 @pytest.mark.ranks
-def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end(quick_ranks):
+def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end():
     collectives = [
         ("all_reduce", (2, 3), 24, None),
         ("all_reduce", (2, 3), 24, None),
@@ -96,7 +96,7 @@ def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end(q
 
 
 @pytest.mark.ranks
-def test_calls_of_this_room_are_not_heard_a_second_time(quick_ranks):
+def test_calls_of_this_room_are_not_heard_a_second_time():
     expected = ["all_reduce", "all_reduce", "broadcast", "all_reduce"]
     expected += ["all_gather_object", "barrier", "send", "receive", "all_reduce"]
     for names in comm.launch(through_the_room, 2, backend="gloo", timeout_s=60):

@@ -75,7 +75,7 @@ def refusals(size):
 
 
 @pytest.mark.parametrize("size", [2, 3, *exhaustive(1, 4, 5)])
-def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size, quick_ranks):
+def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size):
     for seen in comm.launch(against_gloo, size, backend="gloo", timeout_s=60):
         for case, outcome in seen.items():
             assert {name for name, is_so in outcome.items() if not is_so} <= {"tree"}, case
@@ -83,7 +83,7 @@ def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size, quick_ranks):
     assert size < 3 or not seen[(1001,), torch.float32]["tree"]  # else the numbers would not show an order
 
 
-def test_the_ledger_has_the_transfers_ranks_of_a_group_count_in_it_and_refusals_are_sentences(quick_ranks):
+def test_the_ledger_has_the_transfers_ranks_of_a_group_count_in_it_and_refusals_are_sentences():
     sent, in_a_group, refused = zip(*comm.launch(ledgers_and_refusals, 3, backend="gloo", timeout_s=60), strict=True)
     for number, seen in enumerate(sent):
         listed = [

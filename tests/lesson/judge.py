@@ -35,8 +35,9 @@ def judged_on(exercise: Exercise, solution: Callable[..., Any]) -> Verdict:
     home = sys.modules.get(getattr(solution, "__module__", ""))
     if home is not None and home.__name__.startswith("tests."):
         cloudpickle.register_pickle_by_value(home)
+    server = checking.warm_server(*checking.PRELOADED)
     with tempfile.TemporaryDirectory(prefix="pllab-check-") as folder:
-        return asking.judge(exercise, pack(solution), checking.warm_server(), Path(folder), exercise.deadline_s)
+        return asking.judge(exercise, pack(solution), server, Path(folder), exercise.deadline_s)
 
 
 def name_of(solution: Callable[..., Any]) -> str:

@@ -13,7 +13,7 @@ import pytest
 from pllab.lesson import Outcome, asking, check, checking, conversation
 from pllab.lesson.exercise import find
 from pllab.lesson.verdict import Result, Verdict
-from tests.lesson.test_fork_server import gone
+from tests.comm.test_fork_server import gone
 
 
 def _children() -> set[psutil.Process]:
@@ -21,8 +21,8 @@ def _children() -> set[psutil.Process]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _servers_run(start_quickly) -> None:
-    """The processes that fork the checks and the ranks start before the processes are counted."""
+def _the_server_runs() -> None:
+    """The process that forks the checks starts before the processes are counted."""
     check("00.1", lambda items, rank, world_size: items[rank::world_size])
 
 

@@ -29,7 +29,7 @@ def pass_on(number, size):
 
 
 @pytest.mark.ranks
-def test_every_call_is_listed_with_its_state_and_nothing_outside_the_block(quick_ranks):
+def test_every_call_is_listed_with_its_state_and_nothing_outside_the_block():
     for number, (ends, later, sends) in enumerate(launch(pass_on, 2, backend="gloo", timeout_s=60)):
         other = f"rank {1 - number}"
         send, receive = f"a send to {other}, through", f"a receive from {other}, through"

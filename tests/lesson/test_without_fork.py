@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-from pllab.lesson import Outcome, check, checking, conversation, fork_server
+from pllab.comm import fork_server
+from pllab.lesson import Outcome, check, checking, conversation
 from pllab.lesson.exercise import Case, Wrong
+from tests.comm.test_fork_server import gone
 from tests.lesson.test_asking import sum_of_ranks, verdict_on
-from tests.lesson.test_fork_server import gone
 from tests.tiers import exhaustive
 
 FORKLESS = "import os\n\ndel os.fork\n"
@@ -24,8 +25,8 @@ def server(tmp_path_factory):
         patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
         patch.delattr(os, "fork")
         patch.setattr(fork_server, "_NUM_SPARES", 1)
-        server = checking.ForkServer("pllab.lesson.answering")
-        patch.setattr(checking, "warm_server", lambda: server)
+        server = fork_server.ForkServer("pllab.lesson.answering")
+        patch.setattr(checking, "warm_server", lambda *_: server)
         yield server
         server.end()
 

@@ -280,9 +280,9 @@ def refusals_are_one_sentence_before_any_message(rank: int, size: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def failed(launch_quickly: Any) -> list[dict[str, str]]:
+def failed() -> list[dict[str, str]]:
     """Per rank, which programs failed; two ranks, started once."""
-    return launch_quickly(failures, 2, PROGRAMS)
+    return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=120)
 
 
 @pytest.mark.ranks
@@ -301,8 +301,8 @@ def two_by_two(rank: int, world_size: int) -> None:
 
 
 @pytest.mark.ranks
-def test_on_a_mesh_each_pair_of_ranks_has_a_model_and_a_batch_of_its_own(launch_quickly: Any) -> None:
-    assert launch_quickly(failures, 4, {"two by two": two_by_two}) == [{}] * 4
+def test_on_a_mesh_each_pair_of_ranks_has_a_model_and_a_batch_of_its_own() -> None:
+    assert comm.launch(failures, 4, {"two by two": two_by_two}, backend="gloo", timeout_s=120) == [{}] * 4
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -312,9 +312,9 @@ def refusals_name_the_value_and_the_way_out(rank: int, world_size: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def failed(launch_quickly: Any) -> list[dict[str, str]]:
+def failed() -> list[dict[str, str]]:
     """Per rank, which programs failed; two gloo ranks, started once."""
-    return launch_quickly(failures, 2, PROGRAMS)
+    return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=120)
 
 
 @pytest.mark.ranks
@@ -325,10 +325,10 @@ def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("size", [1, 4])
-def test_any_number_of_ranks_equals_one_process(size: int, launch_quickly: Any) -> None:
+def test_any_number_of_ranks_equals_one_process(size: int) -> None:
     wanted = [f"three_steps_equal_one_process how={how}" for how in HOWS if how != "shared" or size > 1]
     programs = {name: PROGRAMS[name] for name in wanted}
-    assert launch_quickly(failures, size, programs) == [{}] * size
+    assert comm.launch(failures, size, programs, backend="gloo", timeout_s=120) == [{}] * size
 
 
 # One process alone.

@@ -98,9 +98,9 @@ def refusals(rank: int, world_size: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def failed(launch_quickly: Any) -> list[dict[str, str]]:
+def failed() -> list[dict[str, str]]:
     """Per rank, which programs failed; four ranks, started once."""
-    return launch_quickly(failures, 4, PROGRAMS, timeout_s=200)
+    return comm.launch(failures, 4, PROGRAMS, backend="gloo", timeout_s=200)
 
 
 @pytest.mark.ranks

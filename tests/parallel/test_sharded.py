@@ -370,9 +370,9 @@ def nine_rows_on_any_number_of_ranks(rank: int, world_size: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def failed(launch_quickly: Any) -> list[dict[str, str]]:
+def failed() -> list[dict[str, str]]:
     """Per rank, which programs failed; two ranks, started once."""
-    return launch_quickly(failures, 2, PROGRAMS, timeout_s=200)
+    return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=200)
 
 
 @pytest.mark.ranks
@@ -383,5 +383,6 @@ def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("size", [1, 3])
-def test_any_number_of_ranks(size: int, launch_quickly: Any) -> None:
-    assert launch_quickly(failures, size, {"step": nine_rows_on_any_number_of_ranks}) == [{}] * size
+def test_any_number_of_ranks(size: int) -> None:
+    programs = {"step": nine_rows_on_any_number_of_ranks}
+    assert comm.launch(failures, size, programs, backend="gloo", timeout_s=120) == [{}] * size

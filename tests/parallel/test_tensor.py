@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import pytest
 import torch
@@ -245,9 +244,9 @@ def refusals_come_on_every_rank_before_any_message(rank: int, world_size: int) -
 
 
 @pytest.fixture(scope="module", params=[2, 4])
-def failed(request: pytest.FixtureRequest, launch_quickly: Any) -> list[dict[str, str]]:
+def failed(request: pytest.FixtureRequest) -> list[dict[str, str]]:
     """Per rank, which programs failed; each number of ranks is started once."""
-    return launch_quickly(failures, request.param, PROGRAMS)
+    return comm.launch(failures, request.param, PROGRAMS, backend="gloo", timeout_s=120)
 
 
 @pytest.mark.ranks

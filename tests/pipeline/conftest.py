@@ -1,15 +1,10 @@
-"""Every test of this room may start ranks, and starts them quickly; and may ask which of its threads are left."""
+"""What a test of this room may ask for: which of its threads are left."""
 
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
-
-
-@pytest.fixture(autouse=True)
-def _quick(quick_ranks: None) -> None:
-    """See `tests/conftest.py`."""
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def check_run(recorded: Recorded, paths: list[Path], order: Schedule) -> None:
 
 
 @pytest.mark.ranks
-def test_1f1b_of_ours_is_read_as_it_ran_and_classes_that_name_nothing_are_refused(tmp_path, quick_ranks):
+def test_1f1b_of_ours_is_read_as_it_ran_and_classes_that_name_nothing_are_refused(tmp_path):
     files = written(tmp_path, FEW)
     for family in ("to_torch", "ScheduleInterleaved1F1B of one stage"):
         paths, order = files[family]
@@ -82,7 +82,7 @@ def test_1f1b_of_ours_is_read_as_it_ran_and_classes_that_name_nothing_are_refuse
 
 @pytest.mark.ranks
 @pytest.mark.exhaustive
-def test_every_family_of_the_runtime_is_read_as_it_ran(tmp_path, quick_ranks):
+def test_every_family_of_the_runtime_is_read_as_it_ran(tmp_path):
     for family, (paths, order) in written(tmp_path, REST).items():
         recorded = read_trace(paths)
         check_run(recorded, paths, order)

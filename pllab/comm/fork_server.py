@@ -1,19 +1,20 @@
 """Processes that have imported what they need before they are asked for: a rank starts in 0.1 s instead of 1 to 3.
 
-    the owner: ForkServer                  the server's process: serve
-    start(folder, entry, ...)      ->      forks a keeper, which forks the child and waits for it
+    the owner: ForkServer                  the server's process: `forking`
+    start(folder, entry, ...)      ->      imports what is new; forks a keeper, which forks the child and waits for it
     the child's number, its end    <-      the keeper writes both
 
-Where Python cannot fork, some such processes wait as spares: each becomes one child, and another starts behind it.
+They import and never compute, so a child begins like a new process: no group, no CUDA, no thread except the leash. Only
+the random number behind `hash` of a text is the same in all of them. A child has a leash of its own, as in `processes`;
+the server has one too, so it ends with its owner.
 
-They import and never compute, so a child begins like a new process: no group, no CUDA, no thread except the leash.
-Real training starts real processes (`launch`); this is for checks and tests, which start ranks by the dozen. A child
-has a leash of its own, as in `processes`; the server and the spares have one too, so they end with their owner.
+`start_warm` starts the ranks of `launch` and of `Ranks` from one server in each process. It is not used on a host with
+GPUs: a library that looks for them while it is imported would make CUDA useless in every fork.
+
+Where Python cannot fork, a `ForkServer` has spares, for checks: processes that wait, of which each becomes one child,
+while another starts behind it.
 """
 
-import fcntl
-import gc
-import importlib
 import json
 import os
 import select
@@ -22,20 +23,18 @@ import socket
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import lru_cache
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import IO, Any, NoReturn
-
-import psutil
+from typing import IO, Any
 
 from pllab.comm import processes
+from pllab.comm.devices import num_gpus
+from pllab.comm.forking import NUMBER_BYTES
 
-_MOST_DESCRIPTORS = 16
+_ROOMS = ("pllab.comm", "pllab.data", "pllab.parallel", "pllab.pipeline", "pllab.models", "pllab.train", "pllab.bench")
 _START_S = 120.0  # for the first child, which waits for the imports of the server
-_NUMBER_BYTES = 4  # of what a keeper tells
 _NUM_SPARES = 3  # a function and a world of two
 _ENDED = "the process that starts ranks has ended; run the cell again"
 _SILENT = "the process that starts ranks did not answer; run the cell again"
@@ -57,6 +56,10 @@ class Warm:
         with suppress(subprocess.TimeoutExpired):
             self.wait(0.0)
         return self._code
+
+    def poll(self) -> int | None:
+        """The same, as a `processes.Child` has it."""
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end and return the exit code.
@@ -84,13 +87,18 @@ class ForkServer:
 
     modules: what to import.
     home: the folder that every child works in; by default the one of who starts it.
-    within: a command that runs the fork server's own, such as bubblewrap's; only where Python can fork.
+    within: a command that runs the fork server's own, such as bubblewrap's; only where Python can fork. A child has the
+        environment of that command; otherwise it has the one of who starts it.
     """
 
     def __init__(self, *modules: str, home: Path | None = None, within: Sequence[str] = ()) -> None:
-        self._modules, self._home, self._within = modules, home, within
+        self._modules, self._home, self._within = list(modules), home, within
         self._forks = can_fork()
         self._waiting = [self._begin() for _ in range(1 if self._forks else _NUM_SPARES)]
+
+    def add(self, *modules: str) -> None:
+        """Import these too, before the next child is forked."""
+        self._modules += [name for name in modules if name not in self._modules]
 
     def start(
         self,
@@ -98,6 +106,7 @@ class ForkServer:
         entry: str,
         *arguments: str,
         log: Path | IO[bytes] | None = None,
+        environment: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
         hash_seed: str = "",
     ) -> processes.Started:
@@ -109,16 +118,19 @@ class ForkServer:
         Raises:
             RuntimeError: the fork server has ended, for example because its memory was full, or does not answer.
         """
+        own = {**(environment or {}), **({"PYTHONHASHSEED": hash_seed} if hash_seed else {})}
         if hash_seed and not self._forks:
-            seed = {"PYTHONHASHSEED": hash_seed}
-            return processes.start_child(folder, entry, *arguments, log=log, environment=seed, pass_fds=pass_fds)
+            return processes.start_child(folder, entry, *arguments, log=log, environment=own, pass_fds=pass_fds)
         order = {
             "folder": str(folder),
             "entry": entry,
             "arguments": arguments,
+            "modules": self._modules,
             "path": sys.path,
             "at": str(self._home or Path.cwd()),
-            "hash_seed": hash_seed,
+            "environment": own if self._within else os.environ | own,
+            "is_whole": not self._within,
+            "is_new": bool(hash_seed),
         }
         with log.open("wb") if isinstance(log, Path) else nullcontext(log) as words:
             handed = ({1: words.fileno()} if words else {}) | {number: number for number in pass_fds}
@@ -149,7 +161,11 @@ class ForkServer:
         door, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with other_end:
             descriptor, no_folder = other_end.fileno(), Path(os.devnull, "none")
-            words = (f"{__name__}:{'serve' if self._forks else 'wait_as_spare'}", str(descriptor), *self._modules)
+            words = (
+                f"pllab.comm.forking:{'serve' if self._forks else 'wait_as_spare'}",
+                str(descriptor),
+                *self._modules,
+            )
             return processes.start_child(no_folder, *words, pass_fds=[descriptor], within=self._within), door
 
     def _fork(self, order: dict[str, Any], handed: Mapping[int, int]) -> Warm:
@@ -195,6 +211,8 @@ class ForkServer:
         """The number of a child outside its namespace, which has numbers of its own; -1 for one that has ended."""
         if not self._within:
             return pid
+        import psutil  # a GPU node with only torch and transformers imports this room too
+
         with suppress(psutil.NoSuchProcess):
             for child in psutil.Process(self.pid).children(recursive=True):
                 with suppress(OSError):
@@ -207,6 +225,35 @@ class ForkServer:
 def can_fork() -> bool:
     """Whether a process that has imported torch can fork itself; libraries of macOS crash in such a child."""
     return hasattr(os, "fork") and sys.platform != "darwin"
+
+
+def start_warm(
+    folder: Path, entry: str, *arguments: str, modules: Sequence[str] = (), **options: Any
+) -> processes.Started:
+    """Start a child as `processes.start_child` does, from this process's fork server where that is possible.
+
+    The server has imported these modules, the entry's, and every room with torch that this process has imported.
+    """
+    if num_gpus() or not can_fork():
+        return processes.start_child(folder, entry, *arguments, **options)
+    rooms = [name for name in list(sys.modules) if name.startswith(_ROOMS)]
+    return warm_server(entry.partition(":")[0], *modules, *rooms).start(folder, entry, *arguments, **options)
+
+
+def warm_server(*modules: str) -> ForkServer:
+    """The fork server of this process, which imports these modules before its next child; it ends with the process."""
+    server = _server_of(os.getpid())
+    if not server.is_alive:
+        server.end()
+        _server_of.cache_clear()
+        server = _server_of(os.getpid())
+    server.add(*modules)
+    return server
+
+
+@lru_cache(maxsize=1)
+def _server_of(_process: int) -> ForkServer:
+    return ForkServer("torch", "torch.distributed")
 
 
 def _hand_over(door: socket.socket, order: dict[str, Any], handed: Mapping[int, int]) -> IO[bytes]:
@@ -234,109 +281,5 @@ def _number(told: IO[bytes], timeout: float | None, otherwise: int) -> int:
     """The next number, which is written in one piece; `otherwise` if there is none, or not a whole one."""
     if not select.select([told], [], [], timeout)[0]:
         raise subprocess.TimeoutExpired("a warm process", timeout or 0.0)
-    words = told.read(_NUMBER_BYTES)
-    return int.from_bytes(words, sys.byteorder, signed=True) if len(words) == _NUMBER_BYTES else otherwise
-
-
-def serve() -> None:
-    """The entry point of the fork server's process: import, then fork a keeper for each order until the door closes."""
-    door = _imported()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets keepers that have ended
-    while descriptors := socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]:  # none when every door is closed
-        if os.fork() == 0:
-            door.close()
-            _keep(descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-
-
-def wait_as_spare() -> None:
-    """The entry point of a spare: import, wait for an order, and become its child."""
-    with _imported() as door:
-        descriptors = socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]
-    if descriptors:
-        order, telling, handed = _read(descriptors)
-        _tell(telling, os.getpid())
-        os.close(telling)
-        _become(order, handed)
-
-
-def _imported() -> socket.socket:
-    """The door, when all modules are imported that the command line names."""
-    with processes.importing():
-        for name in sys.argv[2:]:
-            importlib.import_module(name)
-        gc.freeze()  # collecting garbage would write to this memory, which the children share
-    return socket.socket(fileno=int(sys.argv[1]))
-
-
-def _read(descriptors: list[int]) -> tuple[dict[str, Any], int, list[int]]:
-    """The order, the end on which to tell, and what is handed to the child."""
-    written, telling, *handed = descriptors
-    order = json.loads(os.pread(written, os.fstat(written).st_size, 0))
-    os.close(written)
-    return order, telling, handed
-
-
-def _tell(telling: int, number: int) -> None:
-    os.write(telling, number.to_bytes(_NUMBER_BYTES, sys.byteorder, signed=True))
-
-
-def _keep(descriptors: list[int]) -> NoReturn:
-    """In the keeper: fork the child, tell its number, wait, and tell how it ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    order, telling, handed = _read(descriptors)
-    child = os.fork()
-    if child == 0:
-        os.close(telling)
-        os.setsid()
-        _become(order, handed)
-    os.setpgid(0, 0)  # a signal to the group of a child does not reach its keeper
-    for descriptor in handed:
-        os.close(descriptor)
-    with suppress(BrokenPipeError):
-        _tell(telling, child)
-        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)  # what it started and left behind
-        _tell(telling, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    os._exit(0)
-
-
-def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
-    """In the child: take the leash and the owner's descriptors, then call the function."""
-    _take(handed, order["fds"])
-    code = 1
-    try:
-        with suppress(OSError):
-            os.chdir(order["at"])
-        if order["hash_seed"]:
-            command = processes.command(order["folder"], order["path"], order["entry"], *order["arguments"])
-            os.execve(command[0], command, os.environ | {"PYTHONHASHSEED": order["hash_seed"]})
-        sys.path[:] = order["path"]
-        sys.argv[1:] = order["arguments"]
-        begin = processes.hold if 0 in order["fds"] else processes.remove_with_owner  # a spare has its leash already
-        begin(order["folder"])
-        resolve_name(order["entry"])()
-        code = 0
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _take(handed: list[int], wanted: list[int]) -> None:
-    """Give each descriptor the number that the owner has for it; 1 stands for all output."""
-    above = max(wanted, default=0) + 1  # where each waits for its own number
-    waiting = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, above) for descriptor in handed]
-    for descriptor in handed:
-        os.close(descriptor)
-    for descriptor, number in zip(waiting, wanted, strict=True):
-        os.dup2(descriptor, number)
-        if number == 1:
-            os.dup2(descriptor, 2)
-        os.close(descriptor)
+    words = told.read(NUMBER_BYTES)
+    return int.from_bytes(words, sys.byteorder, signed=True) if len(words) == NUMBER_BYTES else otherwise

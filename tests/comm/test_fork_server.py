@@ -12,8 +12,8 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from pllab.lesson import fork_server
-from pllab.lesson.fork_server import ForkServer
+from pllab.comm import fork_server
+from pllab.comm.fork_server import ForkServer
 from tests.tiers import exhaustive
 
 PROGRAM = """
@@ -22,6 +22,12 @@ from pathlib import Path
 
 def words():
     print(sys.argv[1:], os.getcwd(), os.getpgid(0) == os.getpid(), "numpy" in sys.modules, flush=True)
+
+def surroundings():
+    print(*map(os.environ.get, ["LATER", "ADDED", "HOME"]), flush=True)
+
+def has_sched():
+    print("sched" in sys.modules, flush=True)
 
 def hashes():
     print(hash("a text"), flush=True)
@@ -101,6 +107,14 @@ def test_a_child_has_its_words_its_group_and_the_modules(server, folder):
     assert written(server, folder, "program:words", "a", "b") == (0, f"['a', 'b'] {Path.cwd()} True True\n")
 
 
+def test_a_child_has_the_environment_of_its_owner_and_what_was_added_later(server, folder, monkeypatch):
+    monkeypatch.setenv("LATER", "1")
+    monkeypatch.delenv("HOME")
+    assert written(server, folder, "program:surroundings", environment={"ADDED": "2"}) == (0, "1 2 None\n")
+    server.add("sched")
+    assert written(server, folder, "program:has_sched") == (0, f"{server._forks}\n")
+
+
 def test_a_seed_decides_how_a_child_hashes(server, folder):
     words, seeded = [sys.executable, "-c", "print(hash('a text'))"], os.environ | {"PYTHONHASHSEED": "7"}
     told = subprocess.check_output(words, env=seeded, text=True)
@@ -165,7 +179,7 @@ def test_a_server_that_has_ended_says_so(forks, folder):
 def test_a_server_that_does_not_answer_says_so_and_is_ended(forks, folder, monkeypatch):
     server = ForkServer()
     written(server, folder, "program:words")
-    monkeypatch.setattr("pllab.lesson.fork_server._START_S", 0.2)
+    monkeypatch.setattr("pllab.comm.fork_server._START_S", 0.2)
     os.kill(server.pid, signal.SIGSTOP)
     with pytest.raises(RuntimeError, match="did not answer; run the cell again"):
         server.start(folder, "program:words")
@@ -193,7 +207,7 @@ def test_garbage_on_the_line_of_a_keeper_is_some_exit_code(server, folder, forks
 
 def test_it_ends_with_its_owner(forks):
     words = (
-        "from pllab.lesson import fork_server\n"
+        "from pllab.comm import fork_server\n"
         f"fork_server.can_fork = lambda: {forks}\n"
         "server = fork_server.ForkServer()\n"
         "print(*(process.pid for process, _ in server._waiting), flush=True)\n"
