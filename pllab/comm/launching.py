@@ -64,7 +64,8 @@ def launch(
 
         launch(where, 2)   # ['0 of 2', '1 of 2']
 
-    Each rank computes with `num_threads` threads. `on_report(rank, value)` is called here, in the calling thread, for
+    Each rank computes with `num_threads` threads. On a host without GPUs all ranks hash texts alike, which those of
+    torchrun do not. `on_report(rank, value)` is called here, in the calling thread, for
     every `report(value)` of a rank. All ranks have ended when this returns or raises.
 
     Raises:

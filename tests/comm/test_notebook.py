@@ -155,6 +155,13 @@ def test_the_ranks_end_with_their_owner(end, ends_with_all):
 
 
 @pytest.mark.exhaustive
+def test_on_a_host_with_gpus_they_are_new_processes(monkeypatch, nothing_left):
+    monkeypatch.setattr("pllab.comm.fork_server.num_gpus", lambda: 1)
+    with Ranks(2, "gloo") as new:
+        assert new.fetch("__import__('os').getppid()") == [os.getpid()] * 2
+
+
+@pytest.mark.exhaustive
 def test_px_in_ipython(tmp_path):
     script = tmp_path / "notebook.py"
     script.write_text(NOTEBOOK)
