@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from pllab.arguments import require
 from pllab.autopsy import CAUSES, Call, Caught, Record
 from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
 
@@ -54,8 +55,7 @@ class Fault:
         """
         if ward is None:
             ward = random.Random(f"clinic {seed}").choice(CAUSES)
-        if ward not in CAUSES:
-            raise ValueError(f"there is no ward {ward!r}; choose one of {', '.join(CAUSES)}")
+        require(ward in CAUSES, f"there is no ward {ward!r}; choose one of {', '.join(CAUSES)}")
         draw = random.Random(f"{ward} {seed}")
         size = draw.choice((2, 4) if ward == SENDS else (3, 4))
         rank = draw.randrange(1, size, 2) if ward == SENDS else draw.randrange(size)
