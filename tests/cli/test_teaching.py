@@ -1,6 +1,8 @@
 """The commands for teachers: the table, and JSON that is the same every time."""
 
 import json
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,6 +15,15 @@ from pllab.lesson.verdict import refusal
 from tests.lesson.handed_in import UNFENCED_FLAG
 
 SHARE = "def my_share(items, rank, world_size):\n    return items[rank::world_size]"
+SHEETS = [
+    Sheet("wrong.ipynb", (Grade(refusal(find("00.1"), "twice", "Once.")),)),
+    Sheet("right.ipynb", (Grade(Verdict(exercise=find("00.1"), outcome=Outcome.RIGHT)),)),
+]
+TABLE = """wrong.ipynb   0 of 1 points
+  00.1  0 of 1  not yet          twice: Once.
+right.ipynb   1 of 1 points
+  00.1  1 of 1  right
+2 graded in """
 
 
 @pytest.mark.parametrize(
@@ -24,36 +35,23 @@ SHARE = "def my_share(items, rank, world_size):\n    return items[rank::world_si
     ],
 )
 def test_what_the_flags_ask_for_is_graded_and_told(capsys, tmp_path, monkeypatch, flags, limits, jobs):
-    verdicts = refusal(find("00.1"), "twice", "Once."), Verdict(exercise=find("00.1"), outcome=Outcome.RIGHT)
-    paths = [tmp_path / "wrong.ipynb", tmp_path / "right.ipynb"]
-
-    def graded(*asked):
-        *asked, tell = asked
-        assert asked == [tuple(paths), limits, jobs]
-        sheets = [Sheet(str(path), (Grade(verdict),)) for path, verdict in zip(paths, verdicts, strict=True)]
-        list(map(tell, sheets))
-        return sheets
-
-    monkeypatch.setattr("pllab.lesson.grading.grade", graded)
-    for path in paths:
-        path.touch()
-    assert main(["grade", str(paths[0]), *flags.split(), str(paths[1])]) == 0
-    output = capsys.readouterr()
-    assert "right.ipynb is graded" in output.err
+    grade, names = Mock(return_value=SHEETS), [sheet.notebook for sheet in SHEETS]
+    monkeypatch.setattr("pllab.lesson.grading.grade", grade)
+    monkeypatch.chdir(tmp_path)
+    for name in names:
+        Path(name).touch()
+    assert main(["grade", names[0], *flags.split(), names[1]]) == 0
+    *asked, tell = grade.call_args.args
+    assert asked == [tuple(map(Path, names)), limits, jobs]
+    told = capsys.readouterr().out
     if "--json" in flags:
-        sheets = json.loads(output.out)["submissions"]
-        assert [(sheet["points"], sheet["of"]) for sheet in sheets] == [(0, 1), (1, 1)]
-        exercises = [sheet["exercises"][0] for sheet in sheets]
-        assert [(one["outcome"], one["hint_id"]) for one in exercises] == [("not yet", "twice"), ("right", "")]
+        first, second = json.loads(told)["submissions"]
+        assert (first["points"], first["of"], second["points"]) == (0, 1, 1)
+        assert [first["exercises"][0][key] for key in ("outcome", "hint_id")] == ["not yet", "twice"]
     else:
-        *table, last = output.out.splitlines()
-        assert table == [
-            f"{paths[0]}   0 of 1 points",
-            "  00.1  0 of 1  not yet          twice: Once.",
-            f"{paths[1]}   1 of 1 points",
-            "  00.1  1 of 1  right",
-        ]
-        assert last.startswith("2 graded in ")
+        assert told.startswith(TABLE)
+    tell(SHEETS[1])
+    assert capsys.readouterr().err == "right.ipynb is graded\n"
 
 
 def test_what_is_no_notebook_is_a_sentence_and_a_failure(capsys, tmp_path):
