@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,13 +139,14 @@ def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
     return replace(sheet, grades=tuple(_grades(graders, path, sheet.grades)))
 
 
-def _grades(graders: _Graders, path: Path, earlier: Sequence[Grade] = ()) -> Iterator[Grade]:
+def _grades(graders: _Graders, path: Path, earlier: Sequence[Grade | None] = ()) -> Iterator[Grade]:
     """The grades of a notebook in one sandbox; an earlier one stays if it was decided."""
     tasks = tasks_of(path)
     with Sandbox(graders.limits, graders.folders) as sandbox:
-        for task, grade in zip_longest(tasks, earlier):
-            is_decided = grade is not None and grade.verdict.outcome is not Outcome.UNDECIDED
-            yield grade if is_decided else _graded(graders, sandbox, task)
+        for task, grade in zip(tasks, earlier or [None] * len(tasks), strict=True):
+            if grade is None or grade.verdict.outcome is Outcome.UNDECIDED:
+                grade = _graded(graders, sandbox, task)
+            yield grade
 
 
 def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:

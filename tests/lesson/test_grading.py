@@ -17,7 +17,7 @@ from pllab.lesson.exercise import exercises_of, find
 from pllab.lesson.extraction import needed, statements
 from pllab.lesson.grading import Grade, Sheet, grade, tasks_of
 from pllab.lesson.sandbox import Limits
-from pllab.lesson.verdict import refusal
+from pllab.lesson.verdict import Verdict, refusal
 from tests.lesson.handed_in import FENCED, generated, hand_in, hand_in_hostile
 from tests.lesson.hostile import HOSTILE, SHARE
 
@@ -331,17 +331,21 @@ def test_a_sheet_has_one_line_for_each_exercise_and_no_control_characters():
 
 
 @pytest.mark.parametrize(("asked", "given"), [(7.5, 7.5), (None, find("00.1").deadline_s)])
-def test_the_deadline_is_the_teachers_or_else_the_exercises(tmp_path, monkeypatch, asked, given):
+def test_the_deadline_is_the_teachers_or_else_the_exercises_also_when_it_is_tried_again(
+    tmp_path, monkeypatch, asked, given
+):
     seen = []
 
     def noted(exercise, solution, server, folder, deadline_s):
         seen.append(deadline_s)
-        return refusal(exercise, "noted", "")
+        undecided = Verdict(exercise=exercise, outcome=Outcome.UNDECIDED)
+        return undecided if len(seen) == 1 else refusal(exercise, "noted", "")
 
     monkeypatch.setattr(grading, "judge", noted)
     monkeypatch.setattr(grading.Sandbox, "server", lambda _: None)
-    graded(hand_in(tmp_path / "a.ipynb", ("00.1", RIGHT, "my_share")), limits=Limits(timeout_s=asked, fenced=FENCED))
-    assert seen == [given]
+    path = hand_in(tmp_path / "a.ipynb", ("00.1", RIGHT, "my_share"))
+    (sheet,) = graded(path, limits=Limits(timeout_s=asked, fenced=FENCED))
+    assert seen == [given] * 2 and word(sheet) == "noted"
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
