@@ -15,6 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from textwrap import shorten
 
+from pllab.arguments import require
 from pllab.autopsy import CAUSES, Call, Record, lateness, read_records, wait_for_graph
 from pllab.comm.fork_server import warm_server
 from pllab.comm.processes import Started, end_children, how_it_ended
@@ -214,8 +215,7 @@ def mark(visit: Visit, *, rank: int, call: int, cause: str) -> Mark:
     Raises:
         ValueError: the cause is none of the eight.
     """
-    if cause not in CAUSES:
-        raise ValueError(f"there is no cause {cause!r}; choose one of {', '.join(CAUSES)}")
+    require(cause in CAUSES, f"there is no cause {cause!r}; choose one of {', '.join(CAUSES)}")
     truth = visit._truth
     assert truth is not None, "a visit comes from admit"
     return Mark(rank == truth.rank, call == truth.call, cause == truth.cause)

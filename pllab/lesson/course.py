@@ -15,9 +15,10 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
-from pllab.arguments import plain_file
+from pllab.arguments import plain_file, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +60,8 @@ def read_lesson(path: Path) -> Lesson:
     title = re.match(rf"# {number} (\S.*)", "".join(cells[0]["source"])) if cells else None
     if title is None:
         raise ValueError(f"{path.name} has no title; begin it with '# {number} ...'")
-    if not about.get("minutes") or not about.get("promise"):
-        raise ValueError(f"{path.name} does not say its minutes and promise; write them in its metadata, under 'pllab'")
+    is_told = about.get("minutes") and about.get("promise")
+    require(is_told, f"{path.name} does not say its minutes and promise; write them in its metadata, under 'pllab'")
     return Lesson(
         path=path,
         number=number,
@@ -79,11 +80,10 @@ def read_course(folder: Path) -> tuple[Lesson, ...]:
         ValueError: there is no notebook, two have the same number, or one says too little (see `read_lesson`).
     """
     lessons = tuple(read_lesson(path) for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")))
-    if not lessons:
-        raise ValueError(f"no lesson is in {str(folder)!r}; name the folder of the notebooks")
-    for one, other in zip(lessons, lessons[1:], strict=False):
-        if one.number == other.number:
-            raise ValueError(f"{one.path.name} and {other.path.name} have the same number; give one of them another")
+    require(bool(lessons), f"no lesson is in {str(folder)!r}; name the folder of the notebooks")
+    for one, other in pairwise(lessons):
+        both = f"{one.path.name} and {other.path.name}"
+        require(one.number != other.number, f"{both} have the same number; give one of them another")
     return lessons
 
 

@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
+from pllab.arguments import require
+
 
 class Wrong(Exception):
     """A case raises it for a wrong solution: the class of the bug, and a sentence that teaches.
@@ -252,9 +254,8 @@ def find(exercise_id: str) -> Exercise:
     """
     lesson = exercise_id.partition(".")[0]
     exercises = {exercise.id: exercise for exercise in exercises_of(lesson)}
-    if exercise_id not in exercises:
-        names = ", ".join(exercises) or "none"
-        raise ValueError(f"there is no exercise {exercise_id!r}; lesson {lesson!r} has {names}")
+    names = ", ".join(exercises) or "none"
+    require(exercise_id in exercises, f"there is no exercise {exercise_id!r}; lesson {lesson!r} has {names}")
     return exercises[exercise_id]
 
 

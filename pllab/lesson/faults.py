@@ -8,15 +8,17 @@ Every step of the small training makes the same four calls on every rank, so a r
 The first three of data parallel are started together and waited for afterwards. After the last step comes a broadcast.
 
 `ward_training.py` runs a fault on real ranks. `rehearse` makes its records on a virtual clock in a millisecond: each
-rank is a list of acts, and goes on as far as it can. A collective is finished when all ranks have come with the same
-call, a send when its receive is there. A rank that cannot go on is stuck, as in a real world.
+rank goes on as far as it can. A collective is finished when all ranks have come with the same call, a send when its
+receive is there. A rank that cannot go on is stuck, as in a real world.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
+from pllab.arguments import require
 from pllab.autopsy import CAUSES, Call, Caught, Record
 from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
 
@@ -54,8 +56,7 @@ class Fault:
         """
         if ward is None:
             ward = random.Random(f"clinic {seed}").choice(CAUSES)
-        if ward not in CAUSES:
-            raise ValueError(f"there is no ward {ward!r}; choose one of {', '.join(CAUSES)}")
+        require(ward in CAUSES, f"there is no ward {ward!r}; choose one of {', '.join(CAUSES)}")
         draw = random.Random(f"{ward} {seed}")
         size = draw.choice((2, 4) if ward == SENDS else (3, 4))
         rank = draw.randrange(1, size, 2) if ward == SENDS else draw.randrange(size)
@@ -74,20 +75,6 @@ class Fault:
         return Truth(self.rank, self.step * CALLS_PER_STEP + self.place, self.ward)
 
 
-class Act(NamedTuple):
-    """One act of a rank: to compute for some seconds, to start a call, to wait for all it started, or to be lost."""
-
-    verb: str
-    name: str = ""
-    shape: tuple[int, ...] = ()
-    peer: int | None = None
-    seconds: float = 0.0
-    has_nan: bool = False
-
-
-WAIT = Act("wait")
-
-
 def rehearse(ward: str, seed: int) -> tuple[list[Record], Truth]:
     """The records of all ranks of a ward under a seed, and the truth.
 
@@ -98,96 +85,103 @@ def rehearse(ward: str, seed: int) -> tuple[list[Record], Truth]:
     """
     fault = Fault.drawn(ward, seed)
     draw = random.Random(seed)
-    programs = [list(_program(fault, rank, draw)) for rank in range(fault.world_size)]
-    return [_record(fault, clock) for clock in _run(programs)], fault.truth
-
-
-def _program(fault: Fault, rank: int, draw: random.Random) -> Iterator[Act]:
-    """The acts of one rank with the fault in them."""
-    spoiled = False
-    for step in range(NUM_STEPS):
-        if fault.hits(UNEVEN, rank, step):
-            break
-        if fault.hits(SWALLOWED, rank, step):
-            yield Act("lost")
-        slow = fault.ward == STRAGGLER and rank == fault.rank and step >= fault.step
-        yield Act("compute", seconds=draw.uniform(0.004, 0.03) + (_SLOW_S if slow else 0.0))
-        if fault.ward == SENDS:
-            yield from _pair(fault, rank, step)
-            continue
-        spoiled = spoiled or fault.hits(NAN, rank, step)
-        everywhere = fault.ward == NAN and step > fault.step
-        yield from _step(fault, rank, step, spoiled or everywhere)
-    yield Act("start", "broadcast", (768,), peer=0)
-    yield WAIT
-
-
-def _step(fault: Fault, rank: int, step: int, has_nan: bool) -> Iterator[Act]:
-    acts = [
-        Act("start", "all_reduce", (768,), has_nan=has_nan),
-        Act("start", "all_gather", (1,), has_nan=has_nan),
-        Act("start", "all_reduce", (2,)),
-        Act("start", "barrier"),
-    ]
-    at = fault.place
-    if fault.hits(SHAPE, rank, step):
-        acts[at] = acts[at]._replace(shape=(acts[at].shape[0] + 1,))
-    if fault.hits(SWAPPED, rank, step):
-        acts[at], acts[at + 1] = acts[at + 1], acts[at]
-    acts.insert(3, WAIT)
-    if fault.hits(SKIPPED, rank, step):
-        del acts[at if at < 3 else 4]
-    yield from acts
-    yield WAIT
-
-
-def _pair(fault: Fault, rank: int, step: int) -> Iterator[Act]:
-    acts = [Act("start", "send", (8, 16), peer=rank ^ 1), Act("start", "receive", (8, 16), peer=rank ^ 1)]
-    if rank % 2 and not fault.hits(SENDS, rank, step):
-        acts.reverse()
-    for act in [*acts, Act("start", "all_reduce", (768,)), Act("start", "barrier")]:
-        yield act
-        yield WAIT
+    ranks = [_RankClock(fault, rank, draw) for rank in range(fault.world_size)]
+    programs, before = [one.run(ranks) for one in ranks], list[float]()
+    while before != (now := [one.now for one in ranks]):
+        before = now
+        for program in programs:
+            next(program, None)
+    return [one.record() for one in ranks], fault.truth
 
 
 class _RankClock:
-    """A rank on the virtual clock: its acts, the calls it made and its current time."""
+    """A rank on the virtual clock: how long it computes in each step, the calls it made, its time and its state."""
 
-    def __init__(self, rank: int, acts: Sequence[Act]) -> None:
-        self.rank, self.acts, self.now, self.at, self.lost = rank, acts, 0.0, 0, False
+    def __init__(self, fault: Fault, rank: int, draw: random.Random) -> None:
+        self.rank, self.now, self.state = rank, 0.0, "running"
         self.calls: list[Call] = []
+        self._fault, self._is_lost = fault, False
+        # who leaves the loop early has a step less
+        self._paces_s = [draw.uniform(0.004, 0.03) for step in range(NUM_STEPS) if not self._hits(UNEVEN, step)]
 
-    def go_on(self, clocks: "list[_RankClock]") -> bool:
-        """Run one act if it can run now."""
-        if self.lost or self.at == len(self.acts):
-            return False
-        act = self.acts[self.at]
-        if act.verb == "wait" and not self._waited(clocks):
-            return False
-        self.lost = act.verb == "lost"
-        self.now += act.seconds
-        if act.verb == "start":
-            self._start(act)
-        self.at += 1
-        return True
+    def _hits(self, ward: str, step: int) -> bool:
+        return self._fault.hits(ward, self.rank, step)
 
-    def _start(self, act: Act) -> None:
+    def run(self, ranks: "list[_RankClock]") -> Iterator[None]:
+        """The training with the fault in it; it stops wherever it has to wait for another rank."""
+        for step, pace_s in enumerate(self._paces_s):
+            if self._hits(SWALLOWED, step):
+                self._is_lost = True
+                return
+            is_slow = self._fault.ward == STRAGGLER and self.rank == self._fault.rank and step >= self._fault.step
+            self.now += pace_s + (_SLOW_S if is_slow else 0.0)
+            for together in self._pair(step) if self._fault.ward == SENDS else self._step(step):
+                for start in together:
+                    start()
+                while not self._waited(ranks):
+                    yield
+        self._start("broadcast", (768,), peer=0)
+        while not self._waited(ranks):
+            yield
+        self.state = "returned"
+
+    def _step(self, step: int) -> list[list[partial[None]]]:
+        """The calls of a step of data parallel: those that are started together, and then the barrier."""
+        at, sizes = self._fault.place, [768, 1, 2]
+        has_nan = self._hits(NAN, step) or (self._fault.ward == NAN and step > self._fault.step)
+        if self._hits(SHAPE, step):
+            sizes[at] += 1
+        calls = [
+            partial(self._start, "all_reduce", (sizes[0],), has_nan=has_nan),
+            partial(self._start, "all_gather", (sizes[1],), has_nan=has_nan),
+            partial(self._start, "all_reduce", (sizes[2],)),
+        ]
+        if self._hits(SWAPPED, step):
+            calls[at], calls[at + 1] = calls[at + 1], calls[at]
+        barrier = [partial(self._start, "barrier")]
+        if self._hits(SKIPPED, step):
+            if at == len(calls):
+                barrier.clear()
+            else:
+                del calls[at]
+        return [calls, barrier]
+
+    def _pair(self, step: int) -> list[list[partial[None]]]:
+        """The calls of a step of a pair, each of which is waited for."""
+        calls = [partial(self._start, name, (8, 16), peer=self.rank ^ 1) for name in ("send", "receive")]
+        if self.rank % 2 and not self._hits(SENDS, step):
+            calls.reverse()
+        return [[one] for one in (*calls, partial(self._start, "all_reduce", (768,)), partial(self._start, "barrier"))]
+
+    def _start(self, name: str, shape: tuple[int, ...] = (), *, peer: int | None = None, has_nan: bool = False) -> None:
         order = sum(call.is_collective for call in self.calls)
-        dtype = "float32" if act.shape else ""
-        call = Call(len(self.calls), act.name, act.shape, dtype, act.peer, started_s=self.now, order=order)
-        self.calls.append(replace(call, has_nan=act.has_nan, where="training.py:38 in train"))
+        dtype = "float32" if shape else ""
+        call = Call(len(self.calls), name, shape, dtype, peer, started_s=self.now, order=order)
+        self.calls.append(replace(call, has_nan=has_nan, where="training.py:38 in train"))
         self.now += 1e-4
 
-    def _waited(self, clocks: "list[_RankClock]") -> bool:
+    def _waited(self, ranks: "list[_RankClock]") -> bool:
         """Whether everything that it started is finished; note it."""
         for number, call in enumerate(self.calls):
             if not call.finished:
-                others = [_other_end(call, self.rank, clock) for clock in _partners(call, self.rank, clocks)]
+                others = [_other_end(call, self.rank, clock) for clock in _partners(call, self.rank, ranks)]
                 if not all(others):
                     return False
                 self.now = max(self.now, *(other.started_s for other in others if other)) + 1e-3
                 self.calls[number] = replace(call, finished=True, finished_s=self.now)
         return True
+
+    def record(self) -> Record:
+        """What it leaves."""
+        caught = (Caught("ValueError: batch 17 has no label", "training.py:22 in load", len(self.calls)),)
+        return Record(
+            rank=self.rank,
+            world_size=self._fault.world_size,
+            calls=tuple(self.calls),
+            state=self.state,
+            caught=caught if self._is_lost else (),
+            stack=() if self.state == "returned" else _STUCK_IN[SWALLOWED if self._is_lost else ""],
+        )
 
 
 def _partners(call: Call, rank: int, clocks: list[_RankClock]) -> list[_RankClock]:
@@ -203,24 +197,3 @@ def _other_end(call: Call, rank: int, clock: _RankClock) -> Call | None:
     ends = [one for one in clock.calls if (one.name, one.peer) == (name, rank)]
     # Messages between two ranks keep their order, and a rank has waited for all earlier ones of its own.
     return next((one for one in ends if not one.finished or one.number // 4 == call.number // 4), None)
-
-
-def _run(programs: Sequence[Sequence[Act]]) -> list[_RankClock]:
-    clocks = [_RankClock(rank, acts) for rank, acts in enumerate(programs)]
-    while any([clock.go_on(clocks) for clock in clocks]):
-        pass
-    return clocks
-
-
-def _record(fault: Fault, clock: _RankClock) -> Record:
-    ended = clock.at == len(clock.acts)
-    caught = (Caught("ValueError: batch 17 has no label", "training.py:22 in load", len(clock.calls)),)
-    stack = () if ended else _STUCK_IN[SWALLOWED if clock.lost else ""]
-    return Record(
-        rank=clock.rank,
-        world_size=fault.world_size,
-        calls=tuple(clock.calls),
-        state="returned" if ended else "running",
-        caught=caught if clock.lost else (),
-        stack=stack,
-    )

@@ -16,12 +16,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pllab.arguments import printable
+from pllab.arguments import printable, require
 from pllab.lesson.asking import judge
 from pllab.lesson.exercise import Exercise, exercises_of
 from pllab.lesson.packing import InCells
@@ -124,9 +124,7 @@ class _Graders(NamedTuple):
 
 def _sheet(graders: _Graders, on_sheet: Callable[[Sheet], None] | None, path: Path) -> Sheet:
     try:
-        tasks = tasks_of(path)
-        with Sandbox(graders.limits, graders.folders) as sandbox:
-            sheet = Sheet(str(path), tuple(_graded(graders, sandbox, task) for task in tasks))
+        sheet = Sheet(str(path), tuple(_grades(graders, path)))
     except ValueError as error:
         sheet = Sheet(str(path), problem=str(error))
     if on_sheet is not None:
@@ -138,13 +136,17 @@ def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
     """The sheet with its undecided exercises tried once more."""
     if not any(grade.verdict.outcome is Outcome.UNDECIDED for grade in sheet.grades):
         return sheet
-    pairs = zip(tasks_of(path), sheet.grades, strict=True)
+    return replace(sheet, grades=tuple(_grades(graders, path, sheet.grades)))
+
+
+def _grades(graders: _Graders, path: Path, earlier: Sequence[Grade | None] = ()) -> Iterator[Grade]:
+    """The grades of a notebook in one sandbox; an earlier one stays if it was decided."""
+    tasks = tasks_of(path)
     with Sandbox(graders.limits, graders.folders) as sandbox:
-        grades = [
-            _graded(graders, sandbox, task) if grade.verdict.outcome is Outcome.UNDECIDED else grade
-            for task, grade in pairs
-        ]
-    return Sheet(sheet.notebook, tuple(grades))
+        for task, grade in zip(tasks, earlier or [None] * len(tasks), strict=True):
+            if grade is None or grade.verdict.outcome is Outcome.UNDECIDED:
+                grade = _graded(graders, sandbox, task)
+            yield grade
 
 
 def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
@@ -184,8 +186,7 @@ def tasks_of(path: Path) -> list[GradingTask]:
     lessons = {found[1] for name, _, _ in cells if (found := _CELL_ID.match(name))}
     lessons = lessons or {exercise_id.partition(".")[0] for exercise_id in solutions}
     exercises = [exercise for lesson in sorted(lessons) for exercise in exercises_of(lesson)]
-    if not exercises:
-        raise ValueError("it has no exercise of a lesson; hand in the notebook of a lesson")
+    require(bool(exercises), "it has no exercise of a lesson; hand in the notebook of a lesson")
     return [(exercise, solutions.get(exercise.id)) for exercise in exercises]
 
 

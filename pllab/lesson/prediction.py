@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
+from pllab.arguments import require
 from pllab.lesson.class_folder import send_guess
 from pllab.lesson.guesses import Guess, Kept, ends_of, keep, write_ends
 from pllab.show import Figure, figure
@@ -34,8 +35,7 @@ class Prediction:
     """
 
     def __init__(self, question: str, unit: str, low: float, high: float, counted: bool = False) -> None:
-        if not low < high:
-            raise ValueError(f"a prediction needs low < high, not {low:g} and {high:g}; swap them")
+        require(low < high, f"a prediction needs low < high, not {low:g} and {high:g}; swap them")
         self.question = question
         self.unit = unit
         self.low = low
@@ -71,24 +71,18 @@ class Prediction:
             ends = [float(end) for end in (value if isinstance(value, tuple | list) else [value])]
         except (TypeError, ValueError):
             ends = []
-        if len(ends) not in (1, 2):
-            raise ValueError(f"a guess is a number or a range (low, high), not {value!r}")
+        require(len(ends) in (1, 2), f"a guess is a number or a range (low, high), not {value!r}")
+        axis = f"the axis from {self.low:g} to {self.high:g} {self.unit}"
         for end in ends:
-            if not self.low <= end <= self.high:
-                raise ValueError(
-                    f"a guess of {end:g} lies outside the axis from {self.low:g} to {self.high:g} {self.unit}; "
-                    "choose one inside"
-                )
-            if self.counted and not end.is_integer():
-                raise ValueError(f"a guess of {end:g} is refused, the answer is counted; choose a whole number")
+            require(self.low <= end <= self.high, f"a guess of {end:g} lies outside {axis}; choose one inside")
+            is_fine = end.is_integer() or not self.counted
+            require(is_fine, f"a guess of {end:g} is refused, the answer is counted; choose a whole number")
         if len(ends) == 1:
             return ends[0]
-        if not ends[0] < ends[1]:
-            raise ValueError(
-                f"a range goes from a lower to a higher number, not from {ends[0]:g} to {ends[1]:g}; swap them, "
-                "or give a single number"
-            )
-        return ends[0], ends[1]
+        low, high = ends
+        wrong = f"a range goes from a lower to a higher number, not from {low:g} to {high:g}"
+        require(low < high, f"{wrong}; swap them, or give a single number")
+        return low, high
 
     def sentence(self) -> str:
         """The question and the guess, as text."""

@@ -8,7 +8,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from pllab.arguments import plain_file
+from pllab.arguments import plain_file, require
 from pllab.lesson.exercise import find
 from pllab.lesson.publish import Notebook
 from pllab.lesson.site import write_hand_out
@@ -32,10 +32,9 @@ def build(lessons: Path, folder: Path) -> list[str]:
     import nbformat  # needed by authors of lessons only
 
     paths = sorted(lessons.glob("*.ipynb"))
-    if not paths:
-        raise ValueError(f"{str(lessons)!r} has no notebooks; name the folder of the lessons with --notebooks")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{str(folder)!r} is not empty; name a new folder")
+    require(bool(paths), f"{str(lessons)!r} has no notebooks; name the folder of the lessons with --notebooks")
+    is_empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    require(is_empty, f"{str(folder)!r} is not empty; name a new folder")
     read = {path.name: nbformat.read(plain_file(path), as_version=4) for path in paths}
     with_exercises = {name: one for name, one in read.items() if any(_CHECK.fullmatch(cell.id) for cell in one.cells)}
     copies = {name: without_solutions(notebook) for name, notebook in with_exercises.items()}
@@ -57,10 +56,8 @@ def without_solutions(notebook: Notebook) -> Notebook:
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
-        if _STUB.fullmatch(cell.id) and "raise NotImplementedError" not in cell.source:
-            raise ValueError(
-                f"cell {cell.id} is no stub; put `raise NotImplementedError` back in the place of its body"
-            )
+        is_fine = not _STUB.fullmatch(cell.id) or "raise NotImplementedError" in cell.source
+        require(is_fine, f"cell {cell.id} is no stub; put `raise NotImplementedError` back in the place of its body")
         if found := _CHECK.fullmatch(cell.id):
             cell.outputs = [_not_attempted(f"{found[1]}.{found[2]}", cell.execution_count)]
     return notebook

@@ -134,7 +134,8 @@ def test_each_ward_on_real_ranks_is_diagnosed_from_its_records_alone(ward):
     wrong = []
     for seed in range(SEEDS):
         visit = admit(ward, seed)
-        if named(visit) != visit._truth:
+        stuck = {STRAGGLER: False, SENDS: True}.get(ward, visit.stuck)  # who is slow is not taken for stuck
+        if named(visit) != visit._truth or visit.stuck != stuck:
             wrong.append((seed, visit._truth, diagnose(visit.records)))
     assert len(wrong) <= SEEDS // 100, wrong
 
@@ -152,9 +153,3 @@ def test_torchs_own_record_of_gloo_says_the_same_where_it_can(tmp_path, capsys):
     assert main(["autopsy", *map(str, sorted(tmp_path.glob("trace_*")))]) == 0
     assert f"finding    rank {theirs.rank}, call {theirs.call}, {SKIPPED}\n" in capsys.readouterr().out
     assert read_records(sorted(tmp_path.glob("trace_*"))) == list(visit.torchs)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("ward", "stuck"), [(STRAGGLER, False), (SENDS, True)])
-def test_a_slow_rank_is_not_taken_for_a_stuck_one(ward, stuck):
-    assert admit(ward, 3).stuck == stuck

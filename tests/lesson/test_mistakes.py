@@ -60,18 +60,23 @@ def test_a_function_that_changes_what_it_is_given_changes_no_question(items):
         compare(empties, [(items,)], lambda given: len(given), asked="{}")
 
 
+def asked(error):
+    """As one that comes from the other process."""
+    error.shown = f"{type(error).__name__}: {error}"
+    return error
+
+
 def test_a_question_at_which_the_function_raises_is_shown():
-    error = ZeroDivisionError("division by zero")
-    error.shown = "ZeroDivisionError: division by zero"  # as one that comes from the other process
-    assert told(Mock(side_effect=error)) == (
+    assert told(Mock(side_effect=asked(ZeroDivisionError("division by zero")))) == (
         "raised",
         "For n = 2 your function raised ZeroDivisionError: division by zero; right is 4.",
     )
 
 
-def test_an_exception_of_the_check_itself_is_no_answer():
-    with pytest.raises(KeyError):
-        compare(Mock(side_effect=KeyError), NUMBERS, double, asked="{}")
+@pytest.mark.parametrize("error", [KeyError(), asked(NotImplementedError())], ids=["check", "stub"])
+def test_an_exception_of_the_check_itself_and_that_of_a_stub_are_no_answers(error):
+    with pytest.raises(type(error)):
+        compare(Mock(side_effect=error), NUMBERS, double, asked="{}")
 
 
 def test_a_mistake_without_a_rule_explains_what_is_left():

@@ -1,8 +1,6 @@
 """What an exercise asks for is refused when the package's own is handed in, called, or returned; nothing else is."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import Any
@@ -11,10 +9,11 @@ import pytest
 
 from pllab import comm, data, parallel, pipeline, schedule, transfers
 from pllab.lesson import Outcome, check
-from pllab.lesson.exercise import EXERCISES, exercises_of
+from pllab.lesson.exercise import EXERCISES, Case, Refused, exercises_of
 from pllab.parallel.tensor import copy_in, reduce_out
 from pllab.simulate import Costs
 from tests.lesson.committed import NOTEBOOKS, read
+from tests.lesson.test_asking import verdict_on
 
 PACKAGED = [exercise for exercise in EXERCISES if exercise.package]
 
@@ -59,33 +58,30 @@ REFUSES = re.compile(
     r"(do not (use|call)|do without|refuses|rejects|leave) the package's|the package's own[^.]*(refused|not count)",
     re.IGNORECASE,
 )
-FEW = {"08.1", "10.1"}  # a generator that the check reads, and a decorator between the learner and the function
 
 
-TAKES_OUT = """
-import sys
-from pkgutil import resolve_name
-from pllab.lesson.answering import take_out
-from pllab.lesson.exercise import Refused
-
-take_out(sys.argv[1:])
-for path in sys.argv[1:]:
-    thing = resolve_name(path)
-    for one in filter(callable, vars(thing).values() if isinstance(thing, type) else [thing]):
-        try:
-            one()
-        except Refused as refused:
-            print(refused.sentence.split()[2])
-            break
-        except TypeError:  # what a dataclass makes stays
-            pass
-"""
+def refused_names(paths):
+    """In the process of a check: which of these functions and classes refuse a call, as they name themselves."""
+    found = []
+    for path in paths:
+        thing = resolve_name(path)
+        for one in filter(callable, vars(thing).values() if isinstance(thing, type) else [thing]):
+            try:
+                one()
+            except Refused as refused:
+                found.append(refused.sentence.split()[2])
+                break
+            except TypeError:  # what a dataclass makes stays
+                pass
+    return found
 
 
 def test_each_function_and_class_that_is_asked_for_can_be_taken_out():
-    paths = sorted({path for exercise in PACKAGED for path in exercise.package})
-    told = subprocess.check_output([sys.executable, "-c", TAKES_OUT, *paths], text=True)
-    assert told.split() == paths
+    """Most are imported after that, as a solution would."""
+    paths, seen = sorted({path for exercise in PACKAGED for path in exercise.package}), []
+    case = Case("", lambda solution: seen.extend(solution(paths)))
+    verdict = verdict_on(case, refused_names, package=tuple(paths), deadline_s=60.0)
+    assert seen == paths, str(verdict)
 
 
 def test_the_statements_say_of_which_exercises_the_packages_own_does_not_count():
@@ -100,13 +96,8 @@ def test_the_statements_say_of_which_exercises_the_packages_own_does_not_count()
     assert said == {exercise.id for exercise in PACKAGED} | {"17.1"}
 
 
-@pytest.mark.parametrize(
-    ("exercise_id", "solution"),
-    [
-        pytest.param(*call, marks=[] if call[0] in FEW else pytest.mark.exhaustive, id=f"{call[0]}-{number}")
-        for number, call in enumerate(CALLS)
-    ],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("exercise_id", "solution"), CALLS)
 def test_a_call_of_the_packages_own_function_is_refused(exercise_id, solution):
     given = resolve_name(solution) if isinstance(solution, str) else solution  # not before: importing takes seconds
     verdict = check(exercise_id, given, deadline_s=90.0)

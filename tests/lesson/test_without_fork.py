@@ -52,19 +52,22 @@ OWN = os.getpid()
 
 @pytest.mark.ranks
 @pytest.mark.parametrize(
-    ("test", "right", "wrong", "hint_id"),
+    ("test", "solution", "hint_id"),
     [
-        (calls_back, lambda call: call(OWN), lambda call: None, "not_called"),
-        *exhaustive((on_ranks, lambda total, _: 2 * total, lambda total, _: total, "no_double")),
+        (calls_back, lambda call: call(OWN), ""),
+        *exhaustive(
+            (calls_back, lambda call: None, "not_called"),
+            (on_ranks, lambda total, _: 2 * total, ""),
+            (on_ranks, lambda total, _: total, "no_double"),
+        ),
     ],
-    ids=["callbacks", "ranks"],
 )
-def test_callbacks_and_ranks_are_judged(server, test, right, wrong, hint_id):
-    for solution, expected in ((right, ""), (wrong, hint_id)):
-        verdict = verdict_on(Case("it answers", test), solution)
-        assert verdict.hint_id == expected and verdict.outcome is not Outcome.UNDECIDED, str(verdict)
+def test_callbacks_and_ranks_are_judged(server, test, solution, hint_id):
+    verdict = verdict_on(Case("it answers", test), solution)
+    assert verdict.hint_id == hint_id and verdict.outcome is not Outcome.UNDECIDED, str(verdict)
 
 
+@pytest.mark.exhaustive
 def test_a_function_that_never_answers_is_ended_with_what_it_started(server, monkeypatch):
     """Also on a busy machine, where a check would say that it could not decide."""
     monkeypatch.setattr(conversation, "is_starved", lambda *_: False)

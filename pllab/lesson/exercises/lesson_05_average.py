@@ -15,8 +15,8 @@ from torch import nn
 from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Calls, Watch, until_one_fails
-from pllab.lesson.exercises.tensors import close, numbers_of, sgd_step, told
-from pllab.lesson.mistakes import Mistake, compare, retold
+from pllab.lesson.exercises.tensors import close, compare_tensors, numbers_of, sgd_step
+from pllab.lesson.mistakes import Mistake, retold
 
 Numbers = dict[str, torch.Tensor | None]
 
@@ -151,14 +151,13 @@ def _compare(average_gradients: Function, kind: str, size: int = _SIZE) -> None:
             when=lambda got, name, _: got is not None and mean(name) is None,
         ),
     ]
-    compare(
+    compare_tensors(
         lambda name, rank: seen[rank].get(name),
         [(name, rank) for name in own[0] for rank in range(size)],
         lambda name, rank: mean(name) if name.endswith(".grad") else own[rank][name],
         mistakes,
         asked=f"{{}} on rank {{}} of {size}, in the {kind} model,",
         same=_right,
-        tell=told,
     )
 
 
@@ -200,11 +199,10 @@ def equals_one_process(average_gradients: Function) -> None:
     """The model has a frozen, an unused and a tied parameter."""
     seen = seen_in_call(average_on_ranks, average_gradients, _PLAN, _SIZE, f"step {_STEPS}")
     right = _one_process()
-    compare(
+    compare_tensors(
         lambda name, rank: seen[rank].value[name],
         [(name, rank) for name in right for rank in range(_SIZE)],
         lambda name, _: right[name],
         asked=f"{{}} on rank {{}} after {_STEPS} steps",
         same=partial(close, rtol=1e-4),
-        tell=told,
     )

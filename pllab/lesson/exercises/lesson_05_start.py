@@ -10,8 +10,8 @@ from torch import nn
 from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Attempt, Watch
-from pllab.lesson.exercises.tensors import close, identical, numbers_of, told
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.exercises.tensors import close, compare_tensors, identical, numbers_of
+from pllab.lesson.mistakes import Mistake
 
 Numbers = dict[str, torch.Tensor]
 
@@ -108,14 +108,13 @@ def _compare(broadcast_parameters: Function, names: Sequence[str], kept: str, ad
             when=lambda got, name, _: close(got, starts[0][name], rtol=1e-6),
         ),
     ]
-    compare(
+    compare_tensors(
         lambda name, rank: seen[rank][0].get(name),
         [(name, rank) for name in names for rank in _RANKS],
         lambda name, _: starts[0][name],
         mistakes,
         asked="{} on rank {}",
         same=identical,
-        tell=told,
     )
 
 

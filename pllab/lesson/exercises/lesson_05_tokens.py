@@ -9,8 +9,8 @@ from torch import nn
 from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Calls, Watch, until_one_fails
-from pllab.lesson.exercises.tensors import close, told
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.exercises.tensors import close, compare_tensors
+from pllab.lesson.mistakes import Mistake
 
 Counts = tuple[int, ...]
 
@@ -92,14 +92,13 @@ def _judge(token_weighted: Function, counts: Counts) -> None:
             when=lambda got, _: close(got, mean, rtol=5e-3, atol=1e-6),
         ),
     ]
-    compare(
+    compare_tensors(
         lambda _: torch.stack([each.value for each in seen]).mean(0),
         [(_in_words(counts),)],
         lambda _: mean,
         mistakes,
         asked="{}, after averaging the gradients,",
         same=partial(close, rtol=1e-4, atol=1e-6),
-        tell=told,
     )
 
 

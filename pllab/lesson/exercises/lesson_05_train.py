@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Calls, Watch, until_one_fails
-from pllab.lesson.exercises.tensors import close, numbers_of, sgd_step, told
+from pllab.lesson.exercises.tensors import close, compare_tensors, numbers_of, sgd_step, told
 from pllab.lesson.mistakes import Mistake, compare
 
 Numbers = dict[str, torch.Tensor]
@@ -252,14 +252,13 @@ def equals_one_process(train: Function) -> None:
             like=lambda key, setting: one_process(setting, kept=1.0)[1][key],
         ),
     ]
-    compare(
+    compare_tensors(
         lambda key, setting: seen[setting][0].after[key],
         [(key, setting) for setting in _SETTINGS for key in seen[setting][0].after],
         lambda key, setting: one_process(setting)[1][key],
         mistakes,
         asked="{} after training with {}",
         same=_same,
-        tell=told,
     )
     compare(
         lambda step, setting: seen[setting][0].returned[step - 1],

@@ -14,8 +14,8 @@ from pllab.comm import record_messages
 from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Attempt, Calls, Watch, until_one_fails
-from pllab.lesson.exercises.tensors import close, told
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.exercises.tensors import close, compare_tensors
+from pllab.lesson.mistakes import Mistake
 
 LossOf = Callable[[torch.Tensor], torch.Tensor]
 
@@ -153,12 +153,11 @@ def equals_one_process(accumulate: Function) -> None:
     )
     for size, mistakes in ((_SIZE, [not_divided, only_last]), (1, [half])):
         seen = {number: _attempts(accumulate, number, size) for number in _NUMBERS}
-        compare(
+        compare_tensors(
             lambda place, number, rank, seen=seen: seen[number][rank].value.gradients[place],
             [(place, number, rank) for number in _NUMBERS for rank in range(size) for place in range(4)],
             lambda place, number, _, size=size: _gradients(number, size)[place],
             mistakes,
             asked=f"gradient {{}} with {{}} micro-batches, on rank {{}} of {size},",
             same=close,
-            tell=told,
         )

@@ -16,8 +16,8 @@ from torch import nn
 from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Calls, Watch, until_one_fails
-from pllab.lesson.exercises.tensors import close, told
-from pllab.lesson.mistakes import Mistake, compare, retold
+from pllab.lesson.exercises.tensors import close, compare_tensors
+from pllab.lesson.mistakes import Mistake, retold
 
 _SIZE = 2
 _PLAN = ((_SIZE, 1),)
@@ -111,14 +111,13 @@ def _compare(
     """Compare the gradients of these parameters, in all models that have a gradient, with the mean."""
     for name, layout in list(_LAYOUTS.items())[: 3 if size > 1 else 1]:
         seen = seen_in_call(average_on_ranks, average_flat, _PLAN, size, name)
-        compare(
+        compare_tensors(
             lambda one, rank, seen=seen: seen[rank].value[one.name],
             [(one, rank) for one in layout if parameters(one) for rank in range(size)],
             partial(_mean, size=size),
             mistakes,
             asked=f"{{0.name}}, {{0.dtype}}, on rank {{1}} of {size},",
             same=partial(close, rtol=tolerance, atol=tolerance),
-            tell=told,
         )
 
 

@@ -20,8 +20,8 @@ from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.lesson_06_models import PLACES, WIDTH, Branches, Chain, nothing
 from pllab.lesson.exercises.ranks import Attempt, Watch, appear
-from pllab.lesson.exercises.tensors import close, told
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.exercises.tensors import close, compare_tensors
+from pllab.lesson.mistakes import Mistake
 
 Gradients = dict[str, torch.Tensor]
 
@@ -234,7 +234,7 @@ def really_waits(install: Function) -> None:
 def _compare(install: Function, steps: str, mistakes: Callable[..., list[Mistake]], size: int = _SIZE) -> None:
     """Compare the gradients after those steps whose names begin so; `mistakes` is given the gradients of each rank."""
     seen, parts = [one.got for one in _seen(install, size)], _all_parts()
-    compare(
+    compare_tensors(
         lambda name, step, rank: seen[rank][step].get(name),
         [
             (name, step, rank)
@@ -247,7 +247,6 @@ def _compare(install: Function, steps: str, mistakes: Callable[..., list[Mistake
         mistakes(parts),
         asked=f"{{}}.grad after wait() ({{}}) on rank {{}} of {size}",
         same=close,
-        tell=told,
     )
 
 
