@@ -34,6 +34,7 @@ from pllab.comm.devices import num_gpus
 from pllab.comm.forking import NUMBER_BYTES
 
 _ROOMS = ("pllab.comm", "pllab.data", "pllab.parallel", "pllab.pipeline", "pllab.models", "pllab.train", "pllab.bench")
+_WITH_A_STEP = "torch._dynamo"  # an optimizer's first step imports it, in a second and a half
 _START_S = 120.0  # for the first child, which waits for the imports of the server
 _NUM_SPARES = 3  # a function and a world of two
 _ENDED = "the process that starts ranks has ended; run the cell again"
@@ -232,11 +233,11 @@ def start_warm(
 ) -> processes.Started:
     """Start a child as `processes.start_child` does, from this process's fork server where that is possible.
 
-    The server has imported these modules, the entry's, and every room with torch that this process has imported.
+    The server has imported these modules, the entry's, and of what this process has imported every room with torch.
     """
     if num_gpus() or not can_fork():
         return processes.start_child(folder, entry, *arguments, **options)
-    rooms = [name for name in list(sys.modules) if name.startswith(_ROOMS)]
+    rooms = [name for name in list(sys.modules) if name.startswith(_ROOMS) or name == _WITH_A_STEP]
     return warm_server(entry.partition(":")[0], *modules, *rooms).start(folder, entry, *arguments, **options)
 
 
