@@ -138,7 +138,6 @@ def measure_together(rank: int, world_size: int) -> Comparison:
     return compare(runs, repeats=2, in_step=True, clock=weather.clock)
 
 
-@pytest.mark.ranks
 def test_ranks_in_step_agree_on_the_slowest() -> None:
     results = launch(measure_together, 2, backend="gloo", timeout_s=60.0)
     for result in results:

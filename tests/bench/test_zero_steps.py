@@ -20,14 +20,12 @@ def bench():  # of each test, because a module's fixtures come before the one th
     return measured()
 
 
-@pytest.mark.ranks
 def test_all_stages_train_the_same_model_and_all_ranks_hold_as_much(bench):
     for stage in STAGES:
         first, second = bench.bytes_per_parameter(stage)
         assert first == pytest.approx(second)
 
 
-@pytest.mark.ranks
 def test_every_stage_holds_less_and_what_it_shards_is_as_the_formula_says(bench):
     totals = [sum(bench.bytes_per_parameter(stage)[0].values()) for stage in STAGES]
     assert totals == sorted(totals, reverse=True) and totals[0] == pytest.approx(16.0, abs=0.1)
@@ -37,7 +35,6 @@ def test_every_stage_holds_less_and_what_it_shards_is_as_the_formula_says(bench)
     assert bench.bytes_per_parameter(3)[0]["gathered"] < 2.0 < bench.bytes_per_parameter(2)[0]["gathered"]
 
 
-@pytest.mark.ranks
 def test_the_volume_is_2_2_2_and_less_than_3(bench):
     assert [bench.volume(stage) for stage in (0, 1, 2)] == pytest.approx([2.0] * 3, abs=0.02)
     unit = (bench.num_parameters - bench.of_root) / TINY.num_layers

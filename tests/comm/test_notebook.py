@@ -17,8 +17,6 @@ pytest.importorskip("ipyparallel")
 from pllab.comm import RankError, Ranks
 from pllab.comm.notebook_ranks import RanksInterrupted
 
-pytestmark = pytest.mark.ranks
-
 OWNER = """
 import sys
 from pathlib import Path

@@ -17,10 +17,7 @@ from pllab import comm
 SIZES = (0, 1, 1023, 2049, 5000, 20_001)
 TYPES = (torch.float32, torch.float64, torch.bfloat16)
 
-pytestmark = [
-    pytest.mark.ranks,
-    pytest.mark.skipif(sys.platform != "linux", reason="memory is shared through /proc and /dev/shm"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared through /proc and /dev/shm")
 
 
 def mappings():
