@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import psutil
 import pytest
@@ -87,12 +88,18 @@ def test_the_failure_of_one_rank_frees_the_others_and_the_group_goes_on(ranks, c
     "waiting",
     ["dist.recv(torch.ones(1), 1 - rank)", *exhaustive("while True: pass", "import time; time.sleep(600)")],
 )
-def test_an_interrupt_reaches_every_rank_wherever_it_waits(ranks, waiting, capsys):
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+def test_an_interrupt_reaches_every_rank_wherever_it_waits(ranks, waiting, capsys, tmp_path):
+    def interrupt():
+        while len(list(tmp_path.iterdir())) < 2:  # until both have begun, however busy the machine is
+            time.sleep(0.02)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt, daemon=True)
+    thread.start()
     with pytest.raises(RanksInterrupted, match="the ranks and their variables are still there"):
-        ranks.execute(f"print('begun')\n{waiting}")
-    timer.join()
+        ranks.execute(f"print('begun')\nopen(f'{tmp_path}/{{rank}}', 'w').close()\n{waiting}")
+    thread.join()
     assert capsys.readouterr() == ("rank 0: begun\nrank 1: begun\n", "")
     ranks.execute("x = torch.ones(1)\ndist.all_reduce(x)\nprint(x.item())")
     assert capsys.readouterr().out == "rank 0: 2.0\nrank 1: 2.0\n"
