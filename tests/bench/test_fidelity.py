@@ -12,7 +12,6 @@ TINY = PipelineWorkload(num_layers=4, width=32, num_heads=2, batch_size=8, num_t
 
 
 @pytest.mark.exhaustive
-@pytest.mark.ranks
 def test_every_case_is_predicted_and_measured() -> None:
     result = bench_fidelity(TINY, microbatches=(2, 4), repeats=1, timeout_s=120)
     names = ("gpipe", "1f1b", "interleaved", "zb_h1")

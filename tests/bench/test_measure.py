@@ -34,19 +34,6 @@ def test_runs_alternate_and_the_warm_up_is_dropped() -> None:
     assert result.seconds == {"a": (3.0, 5.0), "b": (4.0, 6.0)}
 
 
-def test_ratios_are_taken_round_by_round() -> None:
-    result = Comparison({"ddp": (0.8, 0.4, 1.2), "flat": (0.6, 0.3, 0.9)}, "ddp")
-    assert result.ratio("flat") == pytest.approx((0.75, 0.75, 0.75))
-    assert result.ratio("ddp", to="flat").median == pytest.approx(4 / 3)
-    assert result.notes == ()
-
-
-def test_throughput_is_total_over_total() -> None:
-    # The mean of the rates would be (100 + 25) / 2.
-    assert Comparison({"a": (1.0, 4.0)}, "a", tokens=100).tokens_per_s("a") == pytest.approx(40.0)
-    assert Comparison({"a": (1.0,)}, "a").tokens_per_s("a") is None
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [([5.0], (5, 5, 5)), ([1.0, 2.0, 3.0, 4.0, 5.0], (3, 2, 4)), ([1.0, 3.0], (2, 1.5, 2.5))],
@@ -119,9 +106,13 @@ def test_bad_requests(arguments: dict[str, Any], sentence: str) -> None:
         compare(**arguments)
 
 
-def test_the_table_has_time_ratio_and_rate() -> None:
-    line = Comparison({"a": (2.0, 2.0), "longer": (1.0, 1.0)}, "a", tokens=10).table().splitlines()[2]
-    assert line.split() == ["longer", "1.0000", "1.0000-1.0000", "0.500", "0.500-0.500", "10", "tokens/s"]
+def test_the_table_has_time_the_ratio_of_each_round_and_total_over_total() -> None:
+    # The mean of the rates would be (100 + 25) / 2.
+    result = Comparison({"a": (2.0, 8.0), "longer": (1.0, 4.0)}, "a", tokens=100)
+    _, _, line = result.table().splitlines()
+    assert line.split() == ["longer", "2.5000", "1.7500-3.2500", "0.500", "0.500-0.500", "40", "tokens/s"]
+    assert result.ratio("a", to="longer").median == 2.0 and result.notes == ()
+    assert Comparison({"a": (1.0,)}, "a").tokens_per_s("a") is None
 
 
 def test_the_machine_has_no_host_name() -> None:
@@ -138,7 +129,6 @@ def measure_together(rank: int, world_size: int) -> Comparison:
     return compare(runs, repeats=2, in_step=True, clock=weather.clock)
 
 
-@pytest.mark.ranks
 def test_ranks_in_step_agree_on_the_slowest() -> None:
     results = launch(measure_together, 2, backend="gloo", timeout_s=60.0)
     for result in results:

@@ -45,7 +45,6 @@ def test_what_fixes_no_line_is_refused(sizes: list[int], seconds: list[float]) -
         fit_cost(sizes, seconds)
 
 
-@pytest.mark.ranks
 def test_a_small_measurement_has_every_way() -> None:
     bench = bench_messages(TINY, repeats=2)
     assert len(bench.gradient_bytes) == 12 + 4
@@ -65,7 +64,6 @@ def test_a_message_waits_for_its_bucket_and_for_the_link() -> None:
         leave_when_ready([1.0], [], cost)
 
 
-@pytest.mark.ranks
 def test_every_plan_is_measured_simulated_and_drawn() -> None:
     bench = bench_link(TINY, repeats=2)
     each, *_, one = map(str, BUCKETS_ON_LINK)
@@ -91,7 +89,6 @@ def _table(rank: int, world_size: int, lesson: str) -> tuple[str, list[str]]:
     return text, [message.name for message in ledger.messages]
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize(("lesson", "rows"), [("03", ["01", "03"]), ("06", ["01", "03", "05", "06"])])
 def test_the_table_grows_from_lesson_to_lesson_and_says_what_differs(lesson: str, rows: list[str]) -> None:
     (text, sent), (other, _) = comm.launch(_table, 2, lesson, backend="gloo")

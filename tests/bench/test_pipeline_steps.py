@@ -10,7 +10,6 @@ from pllab.bench.workloads import PipelineWorkload
 TINY = PipelineWorkload(num_layers=2, width=32, num_heads=2, batch_size=4, num_tokens=16, num_microbatches=2)
 
 
-@pytest.mark.ranks
 def test_every_way_runs_and_computes_the_same_gradients() -> None:
     result = bench_pipeline(TINY, repeats=9, timeout_s=120)
     assert set(result.comparison.seconds) == {SEQUENTIAL, PIPE, FREE, PLAIN, TORCH}

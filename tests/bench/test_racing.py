@@ -22,7 +22,6 @@ def forgets_to_step(rank, world_size, model, dataset, num_steps, batch_size, lr)
     return one_lane(rank, world_size, model, dataset, num_steps, batch_size, 0.0)
 
 
-@pytest.mark.ranks
 def test_all_entrants_learn_the_same_and_the_learners_own_run_beside_them():
     entrants = package_entrants(track()) | {
         "your data parallel": Entrant(by_hand, num_ranks=2),
@@ -41,7 +40,6 @@ def test_all_entrants_learn_the_same_and_the_learners_own_run_beside_them():
     assert result.picture().alt.count("busy") == len(entrants)
 
 
-@pytest.mark.ranks
 def test_an_entrant_that_learns_something_else_is_refused():
     entrants = {"one lane": Entrant(one_lane), "fast": Entrant(forgets_to_step)}
     with pytest.raises(Implausible, match="no race: the loss of step 2 is .* for fast and .* for one lane"):

@@ -11,7 +11,6 @@ from pllab.bench.workloads import Workload
 TINY = Workload(num_layers=1, width=8, num_heads=2, vocab_size=34, batch_size=2, num_tokens=8)
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize(
     ("bench", "ours", "theirs", "num_ways", "tokens"),
     [

@@ -1,5 +1,7 @@
 """What every stage of ZeRO holds and sends, on real ranks and a small model."""
 
+from functools import cache
+
 import pytest
 
 from pllab.bench.workloads import Workload
@@ -8,19 +10,22 @@ from pllab.bench.zero_steps import STAGES, bench_zero, closed_form
 TINY = Workload(num_layers=6, width=16, num_heads=2, vocab_size=33, batch_size=2, num_tokens=8)
 
 
-@pytest.fixture(scope="module")
-def bench():
+@cache
+def measured():
     return bench_zero(TINY, world_size=2)
 
 
-@pytest.mark.ranks
+@pytest.fixture
+def bench():  # of each test, because a module's fixtures come before the one that starts ranks quickly
+    return measured()
+
+
 def test_all_stages_train_the_same_model_and_all_ranks_hold_as_much(bench):
     for stage in STAGES:
         first, second = bench.bytes_per_parameter(stage)
         assert first == pytest.approx(second)
 
 
-@pytest.mark.ranks
 def test_every_stage_holds_less_and_what_it_shards_is_as_the_formula_says(bench):
     totals = [sum(bench.bytes_per_parameter(stage)[0].values()) for stage in STAGES]
     assert totals == sorted(totals, reverse=True) and totals[0] == pytest.approx(16.0, abs=0.1)
@@ -30,7 +35,6 @@ def test_every_stage_holds_less_and_what_it_shards_is_as_the_formula_says(bench)
     assert bench.bytes_per_parameter(3)[0]["gathered"] < 2.0 < bench.bytes_per_parameter(2)[0]["gathered"]
 
 
-@pytest.mark.ranks
 def test_the_volume_is_2_2_2_and_less_than_3(bench):
     assert [bench.volume(stage) for stage in (0, 1, 2)] == pytest.approx([2.0] * 3, abs=0.02)
     unit = (bench.num_parameters - bench.of_root) / TINY.num_layers

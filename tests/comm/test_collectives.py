@@ -126,7 +126,6 @@ def test_a_cpu_tensor_in_a_group_for_gpus_is_one_sentence_with_the_way_out(group
         )
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("size", [1, 4])
 def test_every_rank_gets_the_sum_the_copy_and_the_objects(size):
     total, objects = float("1" * size), [{"rank": number} for number in range(size)]
@@ -134,7 +133,6 @@ def test_every_rank_gets_the_sum_the_copy_and_the_objects(size):
     assert comm.launch(exchange, size, backend="gloo", timeout_s=60) == [expected] * size
 
 
-@pytest.mark.ranks
 def test_rings_of_three_and_groups_that_overlap():
     seen = comm.launch(in_rings_and_groups, 3, backend="gloo", timeout_s=60)
     for number, (got, sent, (by_hand, by_ring_pass), _, asked, ends, deadlines) in enumerate(seen):
@@ -148,7 +146,6 @@ def test_rings_of_three_and_groups_that_overlap():
     assert [one[3] for one in seen] == [[11.0, 111.0, 111.0], [11.0, 110.0, 111.0, 111.0], [110.0, 111.0, 111.0]]
 
 
-@pytest.mark.ranks
 def test_a_peer_that_left_is_one_sentence_that_names_operation_and_rank():
     _, sentences = comm.launch(left_alone, 2, backend="gloo", timeout_s=60)
     around = sentences.pop("around a ring")

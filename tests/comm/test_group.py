@@ -155,7 +155,6 @@ def test_waiting_for_a_rank_that_never_comes_has_a_deadline_and_leaves_nothing(t
     setup(0, 1, "gloo")  # and the process can go on
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("is_torchrun", [True, *exhaustive(False)])
 def test_ranks_that_a_launcher_started_meet_and_stay_on_loopback(is_torchrun, tmp_path):
     """The agent of torchrun keeps the store; with another launcher rank 0 does."""

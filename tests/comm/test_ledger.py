@@ -72,7 +72,6 @@ def refuse(message):
     raise KeyError(message.peer)
 
 
-@pytest.mark.ranks
 def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end():
     collectives = [
         ("all_reduce", (2, 3), 24, None),
@@ -95,7 +94,6 @@ def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end()
         assert seen == ([*collectives, scatter, *after, *pair], of_the_group[rank], members)
 
 
-@pytest.mark.ranks
 def test_calls_of_this_room_are_not_heard_a_second_time():
     expected = ["all_reduce", "all_reduce", "broadcast", "all_reduce"]
     expected += ["all_gather_object", "barrier", "send", "receive", "all_reduce"]

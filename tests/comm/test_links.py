@@ -150,7 +150,6 @@ class Layers(nn.Module):
         return x.sum()
 
 
-@pytest.mark.ranks
 def test_every_message_takes_its_time_and_arrives_as_it_is():
     for kinds, results, uncounted in comm.launch(behind_a_link, 2, backend="gloo", timeout_s=60):
         assert {name for name, seconds in kinds.items() if seconds < LATENCY_S} == set()
@@ -159,13 +158,11 @@ def test_every_message_takes_its_time_and_arrives_as_it_is():
         assert uncounted == 0
 
 
-@pytest.mark.ranks
 def test_a_tree_pays_the_latency_of_each_hop():
     """A receive that is posted early hears nothing early: the link is the sender's."""
     (start, _), *others = comm.launch(down_a_tree, 4, backend="gloo", timeout_s=60)
     assert [end - start >= hops * LATENCY_S for hops, (_, end) in zip((1, 2, 2), others, strict=True)] == [True] * 3
 
 
-@pytest.mark.ranks
 def test_work_hides_a_message():
     assert comm.launch(overlapped, 2, backend="gloo", timeout_s=60) == [(False, 2.0, True)] * 2

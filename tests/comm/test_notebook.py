@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import psutil
 import pytest
@@ -17,9 +18,6 @@ pytest.importorskip("ipyparallel")
 from pllab.comm import RankError, Ranks
 from pllab.comm.notebook_ranks import RanksInterrupted
 
-pytestmark = pytest.mark.ranks
-
-PID = "__import__('os').getpid()"
 OWNER = """
 import sys
 from pathlib import Path
@@ -48,8 +46,12 @@ shell.run_cell("%px 1")
 
 @pytest.fixture(scope="module")
 def ranks():
-    with Ranks(2, "gloo") as ready:
+    """They end with the block, also when an exception leaves it."""
+    with pytest.raises(KeyError), Ranks(2, "gloo") as ready:
         yield ready
+        engines = [psutil.Process(pid) for pid in ready.fetch("__import__('os').getpid()")]
+        raise KeyError("cell")
+    assert not any(engine.is_running() for engine in engines)
 
 
 def test_a_cell_finds_a_ready_group_and_its_output_is_in_order_of_rank_whoever_was_first(ranks, capsys):
@@ -86,12 +88,18 @@ def test_the_failure_of_one_rank_frees_the_others_and_the_group_goes_on(ranks, c
     "waiting",
     ["dist.recv(torch.ones(1), 1 - rank)", *exhaustive("while True: pass", "import time; time.sleep(600)")],
 )
-def test_an_interrupt_reaches_every_rank_wherever_it_waits(ranks, waiting, capsys):
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+def test_an_interrupt_reaches_every_rank_wherever_it_waits(ranks, waiting, capsys, tmp_path):
+    def interrupt():
+        while len(list(tmp_path.iterdir())) < 2:  # until both have begun, however busy the machine is
+            time.sleep(0.02)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt, daemon=True)
+    thread.start()
     with pytest.raises(RanksInterrupted, match="the ranks and their variables are still there"):
-        ranks.execute(f"print('begun')\n{waiting}")
-    timer.join()
+        ranks.execute(f"print('begun')\nopen(f'{tmp_path}/{{rank}}', 'w').close()\n{waiting}")
+    thread.join()
     assert capsys.readouterr() == ("rank 0: begun\nrank 1: begun\n", "")
     ranks.execute("x = torch.ones(1)\ndist.all_reduce(x)\nprint(x.item())")
     assert capsys.readouterr().out == "rank 0: 2.0\nrank 1: 2.0\n"
@@ -104,16 +112,6 @@ def test_everything_stays_on_loopback(ranks):
     assert {socket.laddr.ip for socket in sockets} <= {"127.0.0.1", "::1"}
 
 
-def test_an_exception_in_the_with_block_leaves_nothing_and_the_ranks_say_so_afterwards(nothing_left):
-    with pytest.raises(KeyError), Ranks(2, "gloo") as ranks:
-        engines = [psutil.Process(pid) for pid in ranks.fetch(PID)]
-        raise KeyError("cell")
-    ranks.stop()
-    assert not any(engine.is_running() for engine in engines)
-    with pytest.raises(RuntimeError, match="these ranks have been stopped; make new ones"):
-        ranks.execute("1")
-
-
 @pytest.mark.exhaustive
 def test_ranks_end_with_their_name(nothing_left):
     ranks = Ranks(1, "gloo")
@@ -121,14 +119,16 @@ def test_ranks_end_with_their_name(nothing_left):
     gc.collect()
 
 
-def test_a_rank_that_ends_in_a_cell_is_named_and_all_are_ended(nothing_left, capsys):
+def test_a_rank_that_ends_in_a_cell_is_named_and_all_are_ended_and_say_so_afterwards(nothing_left, capsys):
     ranks = Ranks(2, "gloo")
     words = r"rank 1 ended with exit code 5 \(all ranks were ended; make new Ranks\(2\)\)"
     ends = "import os, time\nif rank == 1:\n    os.write(2, b'out of paper')\n    os._exit(5)\n"
     with pytest.raises(RankError, match=words) as caught:
         ranks.execute(f"{ends}dist.barrier()\ntime.sleep(600)")
     assert caught.value.rank == 1 and "out of paper" in str(caught.value)
-    assert ranks.stopped
+    ranks.stop()
+    with pytest.raises(RuntimeError, match="these ranks have been stopped; make new ones"):
+        ranks.execute("1")
 
 
 @pytest.mark.exhaustive

@@ -17,10 +17,7 @@ from pllab import comm
 SIZES = (0, 1, 1023, 2049, 5000, 20_001)
 TYPES = (torch.float32, torch.float64, torch.bfloat16)
 
-pytestmark = [
-    pytest.mark.ranks,
-    pytest.mark.skipif(sys.platform != "linux", reason="memory is shared through /proc and /dev/shm"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared through /proc and /dev/shm")
 
 
 def mappings():
@@ -194,7 +191,7 @@ def test_when_one_rank_cannot_none_gets_memory(seen):
     assert [one["refused"] for one in seen[2]] == [[None, 0] * 4 + [None, False]] * 2
 
 
-def test_a_killed_rank_leaves_nothing_behind(nothing_left):
+def test_a_killed_rank_leaves_nothing_behind(quick_ranks, nothing_left):
     before = free_bytes()
     with pytest.raises(comm.RankError, match="rank 1 was killed by signal 9"):
         comm.launch(killed, 2, 1, backend="gloo", timeout_s=60)

@@ -9,8 +9,6 @@ import torch.distributed as dist
 from pllab import comm, transfers
 from tests.tiers import exhaustive
 
-pytestmark = pytest.mark.ranks
-
 SHAPES = [(0,), (), (1,), (7,), (3, 5), (1001,), (70_001,)]
 DTYPES = [torch.int64, torch.float32, torch.float64, torch.bfloat16]
 LARGE = (1_700_001,), torch.float32  # more than two segments of 1 MiB for each rank, where gloo cuts chunks otherwise

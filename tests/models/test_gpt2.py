@@ -47,7 +47,9 @@ def assert_same_step(model: GPT2LMHeadModelParallel, plain: GPT2LMHeadModel) -> 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_every_mode_gives_transformers_loss_and_gradients(attention: str, tied: bool) -> None:
+    """In two steps, of which the second shows that the first updated every copy of a weight."""
     model, plain = both(attn_implementation=attention, tie_word_embeddings=tied)
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for net in (model, plain)]
     for prepare in (
         lambda: None,
         lambda: model.parallelize(LANES),
@@ -57,23 +59,14 @@ def test_every_mode_gives_transformers_loss_and_gradients(attention: str, tied: 
     ):
         prepare()
         assert_same_step(model, plain)
-    model.close()
-
-
-def test_tied_embedding_stays_exact_over_three_sgd_steps() -> None:
-    model, plain = both()
-    model.prepare_pipeline_parallel(2)
-    optimizers = [torch.optim.SGD(net.parameters(), lr=0.5) for net in (model, plain)]
-    for _ in range(3):
-        assert_same_step(model, plain)
         for optimizer in optimizers:
             optimizer.step()
+        assert_same_step(model, plain)
     model.close()
-    assert model.lm_head.weight is model.transformer.wte.weight
-    assert_close(model.lm_head.weight, plain.lm_head.weight)
+    assert (model.lm_head.weight is model.transformer.wte.weight) == tied
 
 
-def test_naive_model_parallel_never_has_two_devices_busy_and_a_pipeline_does_not_leave_the_head_out() -> None:
+def test_naive_model_parallel_never_has_two_devices_busy_and_a_pipeline_leaves_no_head_out_and_recomputes() -> None:
     model, _ = both()
     ids, labels = batch()
     model.parallelize(LANES)
@@ -84,18 +77,10 @@ def test_naive_model_parallel_never_has_two_devices_busy_and_a_pipeline_does_not
     assert all(a.end <= b.start for a, b in zip(spans, spans[1:], strict=False))
     names = [name for part in model.pipe.partitions for name, _ in part.named_parameters(remove_duplicate=False)]
     assert len(names) == len(list(model.parameters())) + 1  # every parameter in a stage, the tied one in two
-    model.close()
-
-
-@pytest.mark.parametrize("recompute", [False, True])
-def test_forwards_are_computed_again_if_asked_for(recompute: bool) -> None:
-    model, _ = both()
-    ids, labels = batch()
-    model.prepare_pipeline_parallel(num_microbatches=3, recompute=recompute)
+    model.prepare_pipeline_parallel(num_microbatches=3, recompute=True)
     model(ids, labels=labels).loss.backward()
-    assert model.pipe is not None
     kinds = Counter(span.action.kind for span in model.pipe.last_timeline.spans)
-    assert kinds == {"F": 6, "B": 6} | ({"R": 6} if recompute else {})  # of 3 micro-batches in 2 stages
+    assert kinds == {"F": 6, "B": 6, "R": 6}  # of 3 micro-batches in 2 stages
     model.close()
 
 

@@ -285,7 +285,6 @@ def failed() -> list[dict[str, str]]:
     return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=120)
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
     assert_passed(failed, name)
@@ -300,7 +299,6 @@ def two_by_two(rank: int, world_size: int) -> None:
     assert_same(whole_gradients(model, mesh), expected_step(rank // 2)[2])
 
 
-@pytest.mark.ranks
 def test_on_a_mesh_each_pair_of_ranks_has_a_model_and_a_batch_of_its_own() -> None:
     assert comm.launch(failures, 4, {"two by two": two_by_two}, backend="gloo", timeout_s=120) == [{}] * 4
 

@@ -213,7 +213,6 @@ ALSO_SAVED = [
 ]
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize(
     ("saved", "others"),
     [
@@ -252,7 +251,6 @@ def failing(rank, world_size, folder):
     return said, [path.name for path in folder.iterdir()]
 
 
-@pytest.mark.ranks
 def test_a_full_disk_is_the_same_sentence_on_all_ranks(tmp_path):
     for said, left in comm.launch(failing, 2, tmp_path, backend="gloo", timeout_s=60.0):
         assert len(said) == 1 and "\n" not in said[0]

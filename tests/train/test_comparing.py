@@ -13,7 +13,6 @@ GPIPE, ONE_F_ONE_B = "pipeline-2-pytorch", "pipeline-2-1f1b-pytorch"
 SOME = {"data_parallel-2", "data_parallel-2-zero3", "data_parallel-2-pytorch", GPIPE, ONE_F_ONE_B}
 
 
-@pytest.mark.ranks
 def test_every_layout_has_a_row_with_an_equal_loss_and_sharding_takes_less_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -21,7 +21,6 @@ def expected(axes):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.ranks
 @pytest.mark.parametrize("each", TRIES, ids=lambda each: f"{each.axes}-{each.moment}")
 def test_a_killed_run_ends_as_if_nothing_had_happened(each):
     outcome = attempt(each, expected(each.axes))

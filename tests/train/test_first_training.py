@@ -53,7 +53,6 @@ def assert_same(found, right):
         torch.testing.assert_close(weight, right_weights[name], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.ranks
 def test_two_ranks_from_different_starts_train_like_one_process():
     first, second = launch(other_start, 2, backend="gloo", timeout_s=120)
     assert first[0] == second[0]

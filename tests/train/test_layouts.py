@@ -9,7 +9,6 @@ import torch
 from pllab.train import TrainConfig
 from pllab.train.comparing import FROZEN, SMALL, Strategy, Trained, compared, deviation, equivalence, layouts
 
-pytestmark = pytest.mark.ranks
 SAMPLE_OF_2: list[dict[str, Any]] = [  # on top of those of test_comparing.py
     {"dp": 2, "zero": 1},
     {"dp": 2, "zero": 3, "deferred_init": True},

@@ -38,7 +38,6 @@ def test_memory_is_that_of_this_process_at_its_highest_and_not_of_the_one_that_s
 OPTIONS = TINY | {"max_length": 16, "num_epochs": 3}
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize(
     "mode",
     [

@@ -98,7 +98,6 @@ def test_model_parallel_accumulates_at_most_a_part_for_each_row():
     assert trainer.schedule.num_microbatches == 8
 
 
-@pytest.mark.ranks
 def test_a_sharded_run_is_that_too_and_every_rank_tells_of_its_share(plain, tmp_path):
     """Number words have unequal numbers of target tokens, so a mean of means would show."""
     events = []
@@ -117,7 +116,6 @@ def train_here(rank, world_size, config):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.ranks
 @pytest.mark.parametrize(
     ("mode", "num_shares"),
     [({"mode": "data_parallel", "accumulation": 2}, 2), ({"mode": "pipeline", "num_microbatches": 2}, 1)],
@@ -162,7 +160,6 @@ def test_a_validation_in_between_changes_nothing_that_is_learned(tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.ranks
 def test_a_compiled_model_learns_the_same(tmp_path):
     """Rows of one length, so that torch compiles once for training and once for validating."""
     options = NUMBERS | {"dataset": "docs", "max_length": 8, "n_layer": 1, "num_epochs": 1, "samples_per_epoch": 16}

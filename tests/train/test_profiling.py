@@ -25,7 +25,7 @@ RANKS: dict[str, Any] = {"pp": 2, "schedule": "zbv", "implementation": "pytorch"
 
 @pytest.mark.parametrize(
     ("axes", "num_files"),
-    [(LANES, 1), *exhaustive((LANES | {"recompute": True}, 1), pytest.param(RANKS, 2, marks=pytest.mark.ranks))],
+    [(LANES, 1), *exhaustive((LANES | {"recompute": True}, 1), (RANKS, 2))],
     ids=["lanes", "recomputing lanes", "ranks"],
 )
 def test_the_traces_have_the_schedules_rows(axes: dict[str, Any], num_files: int, tmp_path: Path) -> None:

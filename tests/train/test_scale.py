@@ -165,7 +165,6 @@ def _messages_of_a_step(rank: int, world_size: int, axes: list[dict[str, Any]]) 
     return found
 
 
-@pytest.mark.ranks
 def test_two_real_ranks_send_what_is_counted() -> None:
     axes: list[dict[str, Any]] = [
         {"dp": 2, "batch_size": 4},

@@ -19,7 +19,6 @@ from tests.pipeline.families import next_token_loss, stages_of, tiny_gpt2, token
 from tests.pipeline.programs import few_targets, names_of, own
 from tests.tiers import exhaustive
 
-pytestmark = pytest.mark.ranks
 FROZEN = ("transformer.wte.", "transformer.wpe.", "transformer.h.0.")
 CASES = [
     ("interleaved", False, False),

@@ -41,7 +41,6 @@ def seeds_at_dropout(rank, world_size, config):
     return seeds
 
 
-@pytest.mark.ranks
 def test_dropout_differs_between_ranks_and_between_steps(tmp_path):
     config = {**NUMBERS, "mode": "data_parallel", "world_size": 2, "num_epochs": 2, "workdir": str(tmp_path)}
     mine, theirs = launch(seeds_at_dropout, 2, config)
@@ -134,7 +133,6 @@ def test_modes_agree_on_one_gpu(name, tmp_path):
 
 
 @pytest.mark.cuda
-@pytest.mark.ranks
 @pytest.mark.parametrize("num_gpus", [1, 2])
 def test_ranks_train_over_nccl(num_gpus, tmp_path):
     if torch.cuda.device_count() < num_gpus:
