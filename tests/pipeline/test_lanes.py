@@ -11,7 +11,7 @@ from pllab.parallel import num_target_tokens
 from pllab.pipeline import LaneExecutor
 from pllab.schedule import Schedule, gpipe, one_f_one_b
 from tests.pipeline.families import GENERATORS, next_token_loss, plain_copy, stages_of, tiny_gpt2, tokens, worst
-from tests.pipeline.programs import Sleeps
+from tests.pipeline.programs import Sleeps, few_targets
 from tests.pipeline.steps import ENGINES, Apply, assert_close, gradients_of, mse, plain_step, step_on
 from tests.simulate.legal import schedules
 from tests.tiers import exhaustive
@@ -49,10 +49,8 @@ def test_a_mean_over_tokens_is_the_plain_models_where_micro_batches_have_more_or
     family: str, num_microbatches: int
 ) -> None:
     """4 micro-batches: one has no token to predict, and its own mean would be no number."""
-    model, ids = tiny_gpt2(), tokens(4)
-    plain, labels = copy.deepcopy(model), ids.clone()
-    for row, count in enumerate((7, 2, 0, 5)):  # tokens to predict
-        labels[row, count + 1 :] = -100
+    model, (ids, labels) = tiny_gpt2(), few_targets()
+    plain = copy.deepcopy(model)
     loss = next_token_loss(plain(ids).logits, labels)
     loss.backward()
     schedule = GENERATORS[family](2, num_microbatches)
