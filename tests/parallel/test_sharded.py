@@ -27,11 +27,11 @@ from tests.parallel.programs import (
     Chain,
     batch,
     gathered,
-    gradients,
     loss_of,
     one_process,
     sgd,
     share,
+    step_used_by_the_first,
     weights,
 )
 
@@ -151,23 +151,10 @@ def an_optimizer_made_before_sharding_trains_the_pieces(rank: int, world_size: i
 
 @PROGRAMS.add(**EVERYWHERE)
 def a_parameter_may_be_used_by_one_rank_or_by_none(rank: int, world_size: int, share_memory: bool) -> None:
-    """Block 0's extra parameter is used by rank 0 only, block 1's by nobody: it keeps no gradient and its value."""
-    plain, chain = Chain(), Chain()
-    for number in range(world_size):
-        plain.blocks[0].uses_extra = number == 0
-        (loss_of(plain, *share(0, number, world_size)) / world_size).backward()
-    sgd(plain).step()
+    chain = Chain()
     model = FullyShardedDataParallel(chain, share_memory=share_memory)
-    for is_first in (True, False):  # the first leaves numbers in all memory that the second could take for its own
-        chain.zero_grad()
-        chain.blocks[0].uses_extra = is_first or rank == 0
-        chain.blocks[1].uses_extra = is_first
-        loss_of(model, *share(0, rank, world_size)).backward()
-    found = gradients(chain)
-    sgd(model).step()
-    assert_close(gathered(model), weights(plain))
-    assert torch.equal(plain.blocks[1].extra, Chain().blocks[1].extra)
-    assert found["blocks.0.extra"] is not None and found["blocks.1.extra"] is None
+    expected = step_used_by_the_first(model, chain, rank, world_size)
+    assert_close(gathered(model), expected)
 
 
 def _reduced_early() -> Chain:
