@@ -37,14 +37,16 @@ def step_on(
     *,
     make: Callable[[int, int], Schedule] = zb_h1,
     recompute: bool = False,
+    devices: Sequence[str] | None = None,
 ) -> tuple[float, Timeline]:
-    """Loss and timeline of a batch in three micro-batches; a pipe's loss, unlike an executor's, is outside."""
+    """Loss and timeline of a batch in three micro-batches, by default on lanes; a pipe's loss is outside."""
     if engine == "lanes":
-        with LaneExecutor(make(len(stages), 3), stages, loss, recompute=recompute, timeout_s=20) as executor:
+        options = {"recompute": recompute, "devices": devices, "timeout_s": 20}
+        with LaneExecutor(make(len(stages), 3), stages, loss, **options) as executor:
             return executor.step(x, y)
-    lanes = [f"cpu:{number}" for number in range(len(stages))]
-    with Pipe.from_partitions(stages, lanes, num_microbatches=3, recompute=recompute, timeout_s=20) as pipe:
-        value = loss(pipe(x), y)
+    places = devices or [f"cpu:{number}" for number in range(len(stages))]
+    with Pipe.from_partitions(stages, places, num_microbatches=3, recompute=recompute, timeout_s=20) as pipe:
+        value = loss(pipe(x), y.to(places[-1]))
         value.backward()
         return value.item(), pipe.last_timeline
 
