@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from pllab.pipeline import Pipe, WithDevice, Workers
-from pllab.schedule import Action, Kind, breadth_first, check, gpipe, needs
-from tests.pipeline.steps import ENGINES, Apply, assert_close, gradients_of, step_on
+from pllab.schedule import Action, Kind, breadth_first, check, gpipe
+from tests.pipeline.steps import ENGINES, Apply, assert_close, assert_in_order, gradients_of, step_on
 
 
 def layers() -> list[nn.Module]:
@@ -95,10 +95,7 @@ def test_any_lanes_with_and_without_recompute_run_the_rows_of_a_legal_schedule(
     for rank, row in enumerate(schedule.rows):
         again = [(a._replace(kind=Kind.R), a) if recompute and a.kind is Kind.B else (a,) for a in row]
         assert [span.action for span in timeline.of_rank(rank)] == [part for parts in again for part in parts]
-    ends = {span.action: span.end for span in timeline.spans}
-    for span in timeline.spans:
-        needed = needs(Action(*span.action), len(lanes), ends) if span.action.kind != "R" else ()
-        assert all(ends[action] <= span.start for action in needed)
+    assert_in_order(schedule, timeline)
 
 
 @pytest.mark.parametrize(
