@@ -7,7 +7,9 @@ for no real GPU was at hand; `python -m pytest -m cuda` runs them all.
 
 import copy
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,9 +20,11 @@ from pllab import accelerator, comm
 from pllab.comm.devices import gpu_backend, num_gpus, synchronize
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.parallel import DataParallel, average_gradients
-from pllab.pipeline import LaneExecutor, Pipe, Step, to_torch
-from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
+from pllab.pipeline import LaneExecutor, Pipe, to_torch
+from pllab.schedule import FAMILIES, Schedule, gpipe, one_f_one_b, zb_h1
+from pllab.timeline import Timeline
 from pllab.train import TrainConfig, train
+from tests.pipeline.steps import ENGINES, Apply, assert_close, assert_in_order, gradients_of, mse, plain_step, step_on
 
 NUM_GPUS = num_gpus()
 GPU = str(accelerator.gpu(0))
@@ -37,10 +41,9 @@ def spread(count: int) -> list[str]:
 PAIRS = [[GPU, GPU]] if spread(2) == [GPU, GPU] else [[GPU, GPU], spread(2)]
 
 
-def chain(width: int = 512, layers: int = 8, dropout: float = 0.0) -> list[nn.Sequential]:
+def chain(width: int = 512) -> list[nn.Sequential]:
     torch.manual_seed(0)
-    blocks = [nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Dropout(dropout)) for _ in range(layers)]
-    return [nn.Sequential(*blocks[: layers // 2]), nn.Sequential(*blocks[layers // 2 :])]
+    return [nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.GELU()) for _ in range(4))) for _ in range(2)]
 
 
 def on(devices: list[str], parts: list[nn.Sequential]) -> list[nn.Sequential]:
@@ -77,32 +80,11 @@ def test_pipe_trains_as_the_plain_model_over_many_steps(devices: list[str], reco
                 optimizer.step()
 
 
-def test_dropout_follows_the_seed_with_two_stages_on_one_gpu() -> None:
-    parts = on([GPU, GPU], chain(dropout=0.3))
-
-    def output(seed: int, recompute: bool) -> torch.Tensor:
-        with Pipe.from_partitions(parts, [GPU, GPU], num_microbatches=4, recompute=recompute) as pipe:
-            torch.manual_seed(seed)
-            pipe.zero_grad()
-            y = pipe(torch.ones(32, 512, device=GPU))
-            y.sum().backward()
-            return torch.cat([y.detach().flatten(), *(p.grad.flatten() for p in pipe.parameters())])
-
-    assert torch.equal(output(1, False), output(1, True))
-    assert not torch.equal(output(1, False), output(2, False))
-
-
 def test_stages_on_one_gpu_are_timed_by_events_in_a_legal_order() -> None:
-    parts = on([GPU, GPU], chain(width=2048))
-    with Pipe.from_partitions(parts, [GPU, GPU], num_microbatches=4) as pipe:
-        pipe(torch.randn(256, 2048, device=GPU)).sum().backward()
-        pipe(torch.randn(256, 2048, device=GPU)).sum().backward()
-        timeline = pipe.last_timeline
-    spans = {str(span.action): span for span in timeline.spans}
-    assert len(spans) == 16 and all(span.duration > 0 for span in spans.values())
-    slack = 1e-4  # events resolve about half a microsecond; the host's base a little more
-    assert all(spans[f"0F{i}"].end <= spans[f"1F{i}"].start + slack for i in range(4))
-    assert all(spans[f"1B{i}"].end <= spans[f"0B{i}"].start + slack for i in range(4))
+    with Pipe.from_partitions(on([GPU, GPU], chain(2048)), [GPU, GPU], num_microbatches=4) as pipe:
+        for _ in range(2):
+            pipe(torch.randn(256, 2048, device=GPU)).sum().backward()
+        assert_timed(pipe.schedule, pipe.last_timeline)
 
 
 @pytest.mark.real_gpu
@@ -168,17 +150,21 @@ def _step(rank: int, world_size: int, strategy: str | None) -> tuple[str, str, f
     return comm.backend_name(), name, max(((a.grad - b.grad).norm() / b.grad.norm()).item() for a, b in pairs)
 
 
-@pytest.mark.parametrize("world_size", [1, pytest.param(2, marks=needs_two), pytest.param(4, marks=needs_four)])
-@pytest.mark.parametrize("strategy", [None, "flat", "overlapped", "average"])
-def test_data_parallel_over_nccl_gives_the_one_process_gradient(world_size: int, strategy: str | None) -> None:
-    results = comm.launch(_step, world_size, strategy, backend=gpu_backend(), timeout_s=180)
-    for backend, name, error in results:
-        assert backend == gpu_backend() and error < 1e-4
-        assert strategy is not None or name == "overlapped"
+def _each(rank: int, world_size: int, program: Callable[..., Any], values: Sequence[Any]) -> dict[Any, Any]:
+    """One program after another in the same ranks, which take longer to start."""
+    return {value: program(rank, world_size, value) for value in values}
 
 
-def mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return (output - target).square().mean()
+NUMBERS_OF_RANKS = [1, pytest.param(2, marks=needs_two), pytest.param(4, marks=needs_four)]
+
+
+@pytest.mark.parametrize("world_size", NUMBERS_OF_RANKS)
+def test_data_parallel_over_nccl_gives_the_one_process_gradient(world_size: int) -> None:
+    strategies = (None, "flat", "overlapped", "average")
+    for of_rank in comm.launch(_each, world_size, _step, strategies, backend=gpu_backend(), timeout_s=180):
+        assert {backend for backend, _, _ in of_rank.values()} == {gpu_backend()}
+        assert {strategy: error for strategy, (_, _, error) in of_rank.items() if not error < 1e-4} == {}
+        assert of_rank[None][1] == "overlapped"
 
 
 def assert_same_gradients(parts: list[nn.Sequential], plain: nn.Sequential) -> None:
@@ -186,17 +172,10 @@ def assert_same_gradients(parts: list[nn.Sequential], plain: nn.Sequential) -> N
         torch.testing.assert_close(a.grad.to(b.grad.device), b.grad)
 
 
-def assert_legal(schedule: Schedule, step: Step) -> None:
-    """Every action ran, in its row's order, and none began before the F it takes from had ended."""
-    spans = {span.action: span for span in step.timeline.spans}
-    slack = 1e-4  # events resolve about half a microsecond; two clocks on one host a little more
-    for row in schedule.rows:
-        starts = [spans[action].start for action in row]
-        assert starts == sorted(starts)
-    for action, span in spans.items():
-        assert span.duration > 0
-        if action.kind == "F" and action.stage:
-            assert spans[action._replace(stage=action.stage - 1)].end <= span.start + slack
+def assert_timed(schedule: Schedule, timeline: Timeline) -> None:
+    """Events resolve about half a microsecond; the host's base, or two clocks on one host, a little more."""
+    assert_in_order(schedule, timeline, slack=1e-4)
+    assert all(span.duration > 0 for span in timeline.spans)
 
 
 @pytest.mark.parametrize("make", [gpipe, one_f_one_b, zb_h1])
@@ -216,7 +195,7 @@ def test_lanes_equal_the_plain_model_over_many_steps(make, devices: list[str], s
             loss.backward()
             assert step.loss == pytest.approx(loss.item(), rel=1e-4)
             assert_same_gradients(parts, plain)
-    assert_legal(schedule, step)
+    assert_timed(schedule, step.timeline)
 
 
 def test_lanes_find_the_gpu_their_stages_are_on() -> None:
@@ -229,44 +208,32 @@ def test_lanes_find_the_gpu_their_stages_are_on() -> None:
 @pytest.mark.parametrize("first", [nn.ReLU(inplace=True), nn.Dropout(0.0, inplace=True)])
 def test_a_stage_that_begins_in_place_leaves_what_another_stream_reads(first: nn.Module) -> None:
     parts = [nn.Sequential(copy.deepcopy(first), nn.Linear(512, 512), nn.Tanh()) for _ in range(2)]
-    parts = on(spread(2), parts)
-    plain = nn.Sequential(*(layer for part in copy.deepcopy(parts) for layer in part)).to(GPU)
-    for layer in plain:
-        if hasattr(layer, "inplace"):
-            layer.inplace = False
     x, y = torch.randn(2, 64, 512, device=GPU).unbind()
-    before = x.clone()
-    with LaneExecutor(zb_h1(2, 4), parts, mse, timeout_s=60) as executor:
-        executor.step(x, y)
-    mse(plain(x), y).backward()
+    before, (_, gradients) = x.clone(), plain_step([part.to(GPU) for part in parts], x, y)
+    step_on("lanes", on(spread(2), parts), x, y)
     assert torch.equal(x, before)
-    assert_same_gradients(parts, plain)
+    assert_close([gradient.to(GPU) for gradient in gradients_of(*parts)], gradients)
 
 
-def test_a_recomputed_stage_draws_the_same_masks_on_a_gpu() -> None:
-    """`functional.dropout` is one kernel on a GPU, `nn.Dropout` is ours: both follow the seed."""
-
-    class Drops(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return nn.functional.dropout(x, 0.5, self.training)
-
-    x, seen = torch.randn(8, 64), []
-    for recompute in (False, True):
+@pytest.mark.parametrize("devices", PAIRS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_masks_follow_the_seed_and_are_the_same_when_they_are_drawn_again(engine: str, devices: list[str]) -> None:
+    """`functional.dropout` is one kernel on a GPU, `nn.Dropout` is ours."""
+    drops, x, seen = Apply(lambda x: nn.functional.dropout(x, 0.5)), torch.randn(8, 64), []
+    for seed, recompute in ((7, False), (7, True), (8, False)):
         torch.manual_seed(0)
-        stages = [nn.Sequential(nn.Linear(64, 64), part, nn.Linear(64, 64)) for part in (nn.Dropout(0.5), Drops())]
-        with LaneExecutor(zb_h1(2, 4), on(spread(2), stages), mse, recompute=recompute) as executor:
-            torch.manual_seed(7)
-            loss = executor.step(x, x).loss
-        seen.append([loss, *(parameter.grad.clone() for stage in stages for parameter in stage.parameters())])
-    assert seen[0][0] == seen[1][0]
-    for plain, again in zip(seen[0][1:], seen[1][1:], strict=True):
-        torch.testing.assert_close(plain, again)
+        stages = [nn.Sequential(nn.Linear(64, 64), part, nn.Linear(64, 64)) for part in (nn.Dropout(0.5), drops)]
+        torch.manual_seed(seed)
+        loss, _ = step_on(engine, on(devices, stages), x, x, recompute=recompute, devices=devices)
+        seen.append([torch.tensor(loss), *gradients_of(*stages)])
+    assert_close(seen[1], seen[0])
+    assert seen[1][0] == seen[0][0] != seen[2][0]
+    assert engine == "lanes" or all(map(torch.equal, seen[1], seen[0]))
 
 
 def _schedule_step(rank: int, world_size: int, name: str) -> tuple[str | None, float, float]:
     """Backend, error of the loss and of the worst gradient of a second step over nccl, on PyTorch's runtime."""
-    makes = {"gpipe": gpipe, "1f1b": one_f_one_b, "zb_h1": zb_h1, "interleaved": interleaved}
-    schedule, device = makes[name](world_size, 4), comm.own_device()
+    schedule, device = FAMILIES[name].make(world_size, 4), comm.own_device()
     torch.manual_seed(0)
     stages = [nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(schedule.num_stages)]
     plain = copy.deepcopy(nn.Sequential(*stages)).to(device)
@@ -287,12 +254,12 @@ def _schedule_step(rank: int, world_size: int, name: str) -> tuple[str | None, f
     return comm.backend_name(), abs(total.item() - loss.item()), worst
 
 
-@pytest.mark.parametrize("world_size", [1, pytest.param(2, marks=needs_two), pytest.param(4, marks=needs_four)])
-@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb_h1", "interleaved"])
-def test_ranks_over_nccl_equal_the_plain_model(world_size: int, name: str) -> None:
-    outcomes = comm.launch(_schedule_step, world_size, name, backend=gpu_backend(), timeout_s=180)
-    for backend, loss, gradient in outcomes:
-        assert backend == gpu_backend() and loss < 1e-4 and gradient < 1e-5
+@pytest.mark.parametrize("world_size", NUMBERS_OF_RANKS)
+def test_ranks_over_nccl_equal_the_plain_model(world_size: int) -> None:
+    names = ("gpipe", "1f1b", "zb_h1", "interleaved")
+    for of_rank in comm.launch(_each, world_size, _schedule_step, names, backend=gpu_backend(), timeout_s=180):
+        for name, (backend, loss, gradient) in of_rank.items():
+            assert backend == gpu_backend() and loss < 1e-4 and gradient < 1e-5, name
 
 
 def _touched(rank: int, world_size: int) -> list[int]:

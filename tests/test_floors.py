@@ -51,13 +51,15 @@ def room(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> list[str]:
+    found = []
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+            found += [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield "." * node.level + (node.module or "")
-            yield from (f"{node.module}.{name.name}" for name in node.names)
+            found += ["." * node.level + (node.module or ""), *(f"{node.module}.{name.name}" for name in node.names)]
+    return found
 
 
 def rooms_imported(path: Path) -> set[str]:

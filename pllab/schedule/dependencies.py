@@ -8,6 +8,7 @@ When a backward is split, I takes B's place in this picture and W needs only the
 """
 
 from collections.abc import Container, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from pllab.schedule.costs import Costs
@@ -63,7 +64,8 @@ class Walk:
     def __init__(self, schedule: Schedule, costs: Costs | None = None) -> None:
         first = schedule.num_microbatches
         self._rows = schedule.rows
-        self._steps = _steps(schedule, costs)
+        homes = tuple(schedule.rank_of_stage[stage] for stage in range(schedule.num_stages))
+        self._steps = _steps(homes, first, costs)
         self._shares = pair_shares(schedule, costs) if costs else {}
         self._end = 3 * schedule.num_stages * first  # micro-batches in inboxes from here on have passed all steps
         # By number, the time of arrival; None if the inbox is empty.
@@ -136,13 +138,14 @@ class _KindStep(NamedTuple):
     travel: float
 
 
-def _steps(schedule: Schedule, costs: Costs | None) -> Mapping[Kind, list[_KindStep]]:
+@lru_cache(maxsize=16)  # a search walks thousands of orders of one pipeline
+def _steps(homes: tuple[int, ...], m: int, costs: Costs | None) -> Mapping[Kind, list[_KindStep]]:
     """For each kind, the steps of all stages: both inboxes, and the seconds of the work and of the message."""
-    stages, m = range(schedule.num_stages), schedule.num_microbatches
+    stages = range(len(homes))
     turn, end = 2 * len(stages), 3 * len(stages)
 
     def step(kind: Kind, stage: int, take: int, leave: int, towards: int) -> _KindStep:
-        away = towards in stages and schedule.rank_of_stage[towards] != schedule.rank_of_stage[stage]
+        away = towards in stages and homes[towards] != homes[stage]
         travel = costs.p2p if away and costs else 0.0
         return _KindStep(take * m, leave * m, costs.duration(stage, kind) if costs else 0.0, travel)
 

@@ -2,7 +2,7 @@
 
 from itertools import chain, repeat
 from operator import itemgetter
-from typing import NamedTuple, Never
+from typing import NamedTuple
 
 from pllab.schedule import Costs, Kind, Schedule, Walk, check, collector_paused
 from pllab.timeline import Span, Timeline
@@ -53,13 +53,13 @@ def action_times(schedule: Schedule, costs: Costs) -> Times:
         ScheduleError: a ValueError; the schedule is illegal.
         ValueError: the costs are for another number of stages.
     """
-    if not _is_placed(schedule):
-        _refuse(schedule)
-    costs.check_stages(schedule.num_stages)
-    walk = Walk(schedule, costs)
-    if not walk.is_over():
-        _refuse(schedule)
-    return Times(walk.starts, walk.ends)
+    if _is_placed(schedule):
+        costs.check_stages(schedule.num_stages)
+        walk = Walk(schedule, costs)
+        if walk.is_over():
+            return Times(walk.starts, walk.ends)
+    check(schedule)  # which says what is wrong
+    raise AssertionError("check passed a schedule that the simulator could not finish")
 
 
 def _is_placed(schedule: Schedule) -> bool:
@@ -77,9 +77,3 @@ def _is_placed(schedule: Schedule) -> bool:
         and min(map(itemgetter(2), actions)) == 0
         and work <= len(actions) <= 1.5 * work
     )
-
-
-def _refuse(schedule: Schedule) -> Never:
-    """Raise the sentence that says what is wrong."""
-    check(schedule)
-    raise AssertionError("check passed a schedule that the simulator could not finish")

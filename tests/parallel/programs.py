@@ -90,6 +90,23 @@ def one_process(freeze: bool = False) -> dict[str, torch.Tensor]:
     return weights(chain)
 
 
+def step_used_by_the_first(model: nn.Module, chain: Chain, rank: int, world_size: int) -> dict[str, torch.Tensor]:
+    """A step in which only rank 0 uses block 0's extra parameter, and none block 1's; the weights of one process."""
+    plain = Chain()
+    for number in range(world_size):
+        plain.blocks[0].uses_extra = number == 0
+        (loss_of(plain, *share(0, number, world_size)) / world_size).backward()
+    for is_first in (True, False):  # the first leaves numbers in all memory that the second could take for its own
+        chain.zero_grad()
+        chain.blocks[0].uses_extra = is_first or rank == 0
+        chain.blocks[1].uses_extra = is_first
+        loss_of(model, *share(0, rank, world_size)).backward()
+    assert chain.blocks[0].extra.grad is not None and chain.blocks[1].extra.grad is None
+    sgd(plain).step()
+    sgd(chain).step()
+    return weights(plain)
+
+
 def whole_state(model: nn.Module, mesh: comm.Mesh | None = None) -> dict[str, torch.Tensor]:
     """The state dict of the whole of a split model, on every rank."""
     return {name: join(value, value.detach(), mesh) for name, value in model.state_dict(keep_vars=True).items()}

@@ -27,25 +27,23 @@ from pllab.parallel import (
 )
 from pllab.parallel.averaging import check_same_model
 from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
-from tests.parallel.programs import NUM_STEPS, Chain, batch, gradients, loss_of, one_process, sgd, share, weights
+from tests.parallel.programs import (
+    NUM_STEPS,
+    Chain,
+    batch,
+    gradients,
+    loss_of,
+    one_process,
+    sgd,
+    share,
+    step_used_by_the_first,
+    weights,
+)
 
 SHARED = ("shared",) if sys.platform == "linux" else ()  # through /proc and /dev/shm
 STRATEGIES = ("flat", "overlapped", *SHARED)
 HOWS = ("average", *STRATEGIES, "ddp")
 SMALL = 400  # bytes of a bucket: several buckets even for a tiny model
-
-
-class Branches(nn.Module):
-    """A parameter of each kind: used by all, by rank 0 only, by nobody."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.shared, self.sometimes, self.never = (nn.Linear(3, 3).double() for _ in range(3))
-
-    def forward(self, x: torch.Tensor, use: bool) -> torch.Tensor:
-        hidden = self.shared(x)
-        return self.sometimes(hidden) if use else hidden
 
 
 def odd(seed: int = 0) -> Chain:
@@ -111,15 +109,9 @@ def three_steps_equal_one_process(rank: int, world_size: int, how: str) -> None:
 
 @PROGRAMS.add(how=STRATEGIES)
 def parameters_may_be_used_by_some_ranks_or_none(rank: int, world_size: int, how: str) -> None:
-    plain, x = Branches(), torch.arange(6.0, dtype=torch.float64).view(2, 3)
-    (sum(plain(x + number, number == 0).square().mean() for number in range(2)) / 2).backward()
-    inner = Branches()
-    model = by(how, inner)
-    model(x + rank, rank == 1).square().mean().backward()  # leaves numbers in rank 1's bucket that must not count
-    model.zero_grad()
-    model(x + rank, rank == 0).square().mean().backward()
-    assert_close(gradients(inner), gradients(plain))
-    assert plain.sometimes.weight.grad is not None and plain.never.weight.grad is None
+    inner = Chain()
+    expected = step_used_by_the_first(by(how, inner), inner, rank, world_size)
+    assert_close(weights(inner), expected)
 
 
 @PROGRAMS.add(how=STRATEGIES)
@@ -299,11 +291,12 @@ def token_weighted_gives_the_one_process_gradient(rank: int, world_size: int) ->
 
 @PROGRAMS.add()
 def refusals_name_the_value_and_the_way_out(rank: int, world_size: int) -> None:
-    uneven, sparse = Branches(), DataParallel(nn.Embedding(4, 2, sparse=True))
-    uneven(torch.ones(1, 3, dtype=torch.float64), rank == 0).sum().backward()
+    uneven, sparse = Chain(), DataParallel(nn.Embedding(4, 2, sparse=True))
+    uneven.blocks[0].uses_extra = rank == 0
+    loss_of(uneven, *batch(0)).backward()
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: check_same_model(nn.Linear(4, 2 + rank)), "rank 1 has parameter weight float32[3, 4]"),
-        (lambda: check_same_parameters_used(uneven), "sometimes.weight has a gradient on rank 0 and none on rank 1;"),
+        (lambda: check_same_parameters_used(uneven), "blocks.0.extra has a gradient on rank 0 and none on rank 1;"),
         (lambda: sparse(torch.tensor([1])).sum().backward(), "sparse=False"),
         (lambda: token_weighted(torch.zeros(()), 0), "0 target tokens on all ranks"),
     ]

@@ -27,11 +27,11 @@ from tests.parallel.programs import (
     Chain,
     batch,
     gathered,
-    gradients,
     loss_of,
     one_process,
     sgd,
     share,
+    step_used_by_the_first,
     weights,
 )
 
@@ -55,9 +55,10 @@ def assert_stepped(model: FullyShardedDataParallel, *steps: int, rows: int = 8) 
     assert_close(gathered(model), one_step(*steps, rows=rows))
 
 
-def train(model: FullyShardedDataParallel, rank: int, world_size: int) -> Iterator[dict[str, int]]:
+def train(
+    model: FullyShardedDataParallel, optimizer: torch.optim.Optimizer, rank: int, world_size: int
+) -> Iterator[dict[str, int]]:
     """Three steps; the messages of each."""
-    optimizer = sgd(model)
     for step in range(NUM_STEPS):
         with comm.record_messages() as ledger:
             loss_of(model, *share(step, rank, world_size)).backward()
@@ -75,7 +76,7 @@ def three_steps_equal_one_process(rank: int, world_size: int, zero: int, freeze:
     chain = Chain(rank, freeze)
     total = sum(parameter.numel() for parameter in chain.parameters())
     model = FullyShardedDataParallel(chain, zero=zero, share_memory=share_memory)
-    sent = list(train(model, rank, world_size))
+    sent = list(train(model, sgd(model), rank, world_size))
     gathers = NUM_BLOCKS + 1 if zero < 3 else 2 * NUM_BLOCKS
     assert sent == [{"all_gather": gathers, "reduce_scatter": NUM_BLOCKS + 1 - freeze, "all_reduce": 1}] * NUM_STEPS
     most = model.most_gathered
@@ -87,9 +88,11 @@ def three_steps_equal_one_process(rank: int, world_size: int, zero: int, freeze:
 
 
 @PROGRAMS.add(**EVERYWHERE)
-def units_may_be_named_by_class(rank: int, world_size: int, share_memory: bool) -> None:
-    model = FullyShardedDataParallel(Chain(rank), units=[nn.Linear], share_memory=share_memory)
-    assert len(list(train(model, rank, world_size))) == NUM_STEPS
+def units_may_be_named_by_class_and_an_optimizer_made_before(rank: int, world_size: int, share_memory: bool) -> None:
+    chain = Chain(rank)
+    optimizer = sgd(chain)
+    model = FullyShardedDataParallel(chain, units=[nn.Linear], share_memory=share_memory)
+    assert len(list(train(model, optimizer, rank, world_size))) == NUM_STEPS
     assert_close(gathered(model), one_process())
 
 
@@ -140,34 +143,11 @@ def a_checkpointed_model_steps_as_one_process(rank: int, world_size: int, share_
 
 
 @PROGRAMS.add(**EVERYWHERE)
-def an_optimizer_made_before_sharding_trains_the_pieces(rank: int, world_size: int, share_memory: bool) -> None:
-    chain = Chain()
-    optimizer = sgd(chain)
-    model = FullyShardedDataParallel(chain, share_memory=share_memory)
-    loss_of(model, *share(0, rank, world_size)).backward()
-    optimizer.step()
-    assert_close(gathered(model), one_step(0))
-
-
-@PROGRAMS.add(**EVERYWHERE)
 def a_parameter_may_be_used_by_one_rank_or_by_none(rank: int, world_size: int, share_memory: bool) -> None:
-    """Block 0's extra parameter is used by rank 0 only, block 1's by nobody: it keeps no gradient and its value."""
-    plain, chain = Chain(), Chain()
-    for number in range(world_size):
-        plain.blocks[0].uses_extra = number == 0
-        (loss_of(plain, *share(0, number, world_size)) / world_size).backward()
-    sgd(plain).step()
+    chain = Chain()
     model = FullyShardedDataParallel(chain, share_memory=share_memory)
-    for is_first in (True, False):  # the first leaves numbers in all memory that the second could take for its own
-        chain.zero_grad()
-        chain.blocks[0].uses_extra = is_first or rank == 0
-        chain.blocks[1].uses_extra = is_first
-        loss_of(model, *share(0, rank, world_size)).backward()
-    found = gradients(chain)
-    sgd(model).step()
-    assert_close(gathered(model), weights(plain))
-    assert torch.equal(plain.blocks[1].extra, Chain().blocks[1].extra)
-    assert found["blocks.0.extra"] is not None and found["blocks.1.extra"] is None
+    expected = step_used_by_the_first(model, chain, rank, world_size)
+    assert_close(gathered(model), expected)
 
 
 def _reduced_early() -> Chain:

@@ -40,11 +40,11 @@ def next_token_loss(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 
 
-def plain_copy(model: nn.Module, *batches: torch.Tensor) -> tuple[nn.Module, list[float]]:
-    """A copy of the model after a plain backward of each batch, and the losses."""
+def plain_copy(model: nn.Module, *batches: tuple[torch.Tensor, torch.Tensor]) -> tuple[nn.Module, list[float]]:
+    """A copy of the model after a plain backward of each batch with its labels, and the losses."""
     plain, losses = copy.deepcopy(model), []
-    for ids in batches:
-        loss = next_token_loss(plain(ids).logits, ids)
+    for ids, labels in batches:
+        loss = next_token_loss(plain(ids).logits, labels)
         loss.backward()
         losses.append(loss.item())
     return plain, losses

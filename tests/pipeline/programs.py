@@ -48,7 +48,7 @@ def against_the_plain_model(rank: int, size: int) -> None:
         stages = stages_of(model, schedule.num_stages)
         for stage in stages[:num_frozen]:
             stage.requires_grad_(False)
-        plain, (loss,) = plain_copy(model, ids)
+        plain, (loss,) = plain_copy(model, (ids, ids))
         mine = own(schedule, stages, rank)
         theirs = to_torch(schedule, mine, next_token_loss)
         if not num_frozen:

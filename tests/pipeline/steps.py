@@ -9,7 +9,7 @@ from torch import nn
 
 from pllab.pipeline import LaneExecutor, Pipe
 from pllab.pipeline.batches import Batch
-from pllab.schedule import Schedule, zb_h1
+from pllab.schedule import Action, Schedule, needs, zb_h1
 from pllab.timeline import Timeline
 
 ENGINES = ("pipe", "lanes")
@@ -37,14 +37,16 @@ def step_on(
     *,
     make: Callable[[int, int], Schedule] = zb_h1,
     recompute: bool = False,
+    devices: Sequence[str] | None = None,
 ) -> tuple[float, Timeline]:
-    """Loss and timeline of a batch in three micro-batches; a pipe's loss, unlike an executor's, is outside."""
+    """Loss and timeline of a batch in three micro-batches, by default on lanes; a pipe's loss is outside."""
     if engine == "lanes":
-        with LaneExecutor(make(len(stages), 3), stages, loss, recompute=recompute, timeout_s=20) as executor:
+        options = {"recompute": recompute, "devices": devices, "timeout_s": 20}
+        with LaneExecutor(make(len(stages), 3), stages, loss, **options) as executor:
             return executor.step(x, y)
-    lanes = [f"cpu:{number}" for number in range(len(stages))]
-    with Pipe.from_partitions(stages, lanes, num_microbatches=3, recompute=recompute, timeout_s=20) as pipe:
-        value = loss(pipe(x), y)
+    places = devices or [f"cpu:{number}" for number in range(len(stages))]
+    with Pipe.from_partitions(stages, places, num_microbatches=3, recompute=recompute, timeout_s=20) as pipe:
+        value = loss(pipe(x), y.to(places[-1]))
         value.backward()
         return value.item(), pipe.last_timeline
 
@@ -65,6 +67,17 @@ def plain_step(
 def gradients_of(*modules: nn.Module) -> list[torch.Tensor]:
     """The gradients of the parameters, each once, in tensors of their own."""
     return [parameter.grad.clone() for parameter in nn.ModuleList(modules).parameters()]
+
+
+def assert_in_order(schedule: Schedule, timeline: Timeline, *, p2p: float = 0.0, slack: float = 1e-9) -> None:
+    """Every rank ran its row, and nothing began before what it takes was there, after a message from another rank."""
+    spans = {Action(*span.action): span for span in timeline.spans if span.action.kind != "R"}  # type: ignore[misc]
+    for rank, row in enumerate(schedule.rows):
+        assert [span.action for span in timeline.of_rank(rank) if span.action.kind != "R"] == list(row)
+    for action, span in spans.items():
+        for need in needs(action, schedule.num_stages, spans):
+            travels = p2p if spans[need].rank != span.rank else 0.0
+            assert spans[need].end + travels <= span.start + slack, f"{action} began before {need} could be there"
 
 
 def assert_close(ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> None:

@@ -13,10 +13,11 @@ import pytest
 from pllab.pipeline import emulation, run_emulated
 from pllab.pipeline.emulation import SleepWork, _unit_s
 from pllab.pipeline.engine import NOTHING
-from pllab.schedule import FAMILIES, Action, Kind, Schedule, gpipe, needs, one_f_one_b, pair_shares
+from pllab.schedule import FAMILIES, Action, Kind, Schedule, gpipe, one_f_one_b, pair_shares
 from pllab.show import ScheduleEditor
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Timeline
+from tests.pipeline.steps import assert_in_order
 
 QUICK_S = 0.004
 UNEQUAL = Costs((1.0, 2.0), (1.5, 0.5), (0.5, 1.0), p2p=0.75, backward=(1.25, 3.0))
@@ -35,20 +36,14 @@ CASES = [
 def assert_ran(schedule: Schedule, costs: Costs, timeline: Timeline) -> None:
     """In the order of the rows, asleep as long as asked, and nothing before what it needs and a message's time."""
     assert timeline.engine == "emulated" and timeline.num_ranks == schedule.num_ranks and timeline.start == 0
+    assert_in_order(schedule, timeline, p2p=costs.p2p)
     spans = {Action(*span.action): span for span in timeline.spans}  # type: ignore[misc]
     shares = pair_shares(schedule, costs)
-    for rank, row in enumerate(schedule.rows):
-        assert [span.action for span in timeline.of_rank(rank)] == list(row)
-        for stage in schedule.stages_of_rank(rank):
-            own = [action for action in row if action.stage == stage]
-            slept = accumulate(spans[action].duration for action in own)  # what one overslept the next may skip
-            asked = accumulate(costs.duration(stage, action.kind) * shares.get(action, 1.0) for action in own)
-            assert all(done >= least - 1e-9 for done, least in zip(slept, asked, strict=True))
-    for action, span in spans.items():
-        for need in needs(action, schedule.num_stages, spans):
-            is_message = schedule.rank_of_stage[need.stage] != span.rank
-            travels = costs.p2p if is_message else 0.0
-            assert span.start >= spans[need].end + travels - 1e-9, f"{action} began before {need} could be there"
+    for stage in range(schedule.num_stages):
+        own = [action for action in schedule.actions() if action.stage == stage]
+        slept = accumulate(spans[action].duration for action in own)  # what one overslept the next may skip
+        asked = accumulate(costs.duration(stage, action.kind) * shares.get(action, 1.0) for action in own)
+        assert all(done >= least - 1e-9 for done, least in zip(slept, asked, strict=True))
 
 
 @pytest.mark.parametrize(("family", "num_microbatches", "costs"), CASES)

@@ -1,4 +1,3 @@
-import copy
 import threading
 from typing import Any
 
@@ -11,7 +10,7 @@ from pllab.parallel import num_target_tokens
 from pllab.pipeline import LaneExecutor
 from pllab.schedule import Schedule, gpipe, one_f_one_b
 from tests.pipeline.families import GENERATORS, next_token_loss, plain_copy, stages_of, tiny_gpt2, tokens, worst
-from tests.pipeline.programs import Sleeps
+from tests.pipeline.programs import Sleeps, few_targets
 from tests.pipeline.steps import ENGINES, Apply, assert_close, gradients_of, mse, plain_step, step_on
 from tests.simulate.legal import schedules
 from tests.tiers import exhaustive
@@ -32,10 +31,10 @@ def test_every_family_gives_the_plain_models_loss_and_gradients(
 ) -> None:
     """7 rows, so that micro-batches differ in size; two steps, so that nothing is left over from the first."""
     schedule = GENERATORS[family](num_ranks, num_microbatches)
-    model, batches = tiny_gpt2(), [tokens(7, 1), tokens(7, 2)]
+    model, batches = tiny_gpt2(), [(ids, ids) for ids in (tokens(7, 1), tokens(7, 2))]
     plain, losses = plain_copy(model, *batches)
     with LaneExecutor(schedule, stages_of(model, schedule.num_stages), next_token_loss, timeout_s=20) as executor:
-        steps = [executor.step(ids, ids) for ids in batches]
+        steps = [executor.step(*batch) for batch in batches]
     assert [step.loss for step in steps] == pytest.approx(losses, abs=1e-5)
     assert worst(model, plain) < 1e-6
     ran = [[span.action for span in steps[1].timeline.of_rank(rank)] for rank in range(num_ranks)]
@@ -49,17 +48,13 @@ def test_a_mean_over_tokens_is_the_plain_models_where_micro_batches_have_more_or
     family: str, num_microbatches: int
 ) -> None:
     """4 micro-batches: one has no token to predict, and its own mean would be no number."""
-    model, ids = tiny_gpt2(), tokens(4)
-    plain, labels = copy.deepcopy(model), ids.clone()
-    for row, count in enumerate((7, 2, 0, 5)):  # tokens to predict
-        labels[row, count + 1 :] = -100
-    loss = next_token_loss(plain(ids).logits, labels)
-    loss.backward()
+    model, batch = tiny_gpt2(), few_targets()
+    plain, (loss,) = plain_copy(model, batch)
     schedule = GENERATORS[family](2, num_microbatches)
     given = {"mean_over": num_target_tokens, "timeout_s": 20}
     with LaneExecutor(schedule, stages_of(model, 2), next_token_loss, **given) as executor:
-        step = executor.step(ids, labels)
-    assert step.loss == pytest.approx(loss.item(), abs=1e-6)
+        step = executor.step(*batch)
+    assert step.loss == pytest.approx(loss, abs=1e-6)
     assert worst(model, plain) < 1e-6
 
 

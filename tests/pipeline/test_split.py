@@ -1,6 +1,7 @@
 """A model cut into stages, a batch into micro-batches, and the loss of the batch from theirs."""
 
 import math
+from collections.abc import Callable
 from itertools import accumulate, combinations, pairwise
 from typing import Any
 
@@ -35,27 +36,6 @@ def test_a_cut_is_wherever_the_lane_changes_and_layers_keep_their_order(
     assert [layer for part in partitions for layer in part] == layers
 
 
-def test_what_cannot_be_cut_is_refused() -> None:
-    torn = nn.Linear(1, 1)
-    torn.other = nn.Parameter(torch.zeros(1, device="meta"))
-    for module, sentence in [
-        (nn.Sequential(nn.ReLU(), torn), "layer 1 .* lives on cpu and meta"),
-        (nn.Sequential(), "empty"),
-        (nn.Linear(2, 2), "not a Linear"),
-    ]:
-        with pytest.raises(ValueError, match=sentence):
-            split_module(module)
-
-
-@pytest.mark.parametrize(
-    ("device", "sentence"),
-    [("gpu:0", "'gpu:0' is not a device"), ("cuda:97", "'cuda:97' is not on this"), ("meta", "neither a CPU lane")],
-)
-def test_an_unknown_device_is_refused_with_its_name(device: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        WithDevice(nn.ReLU(), device)
-
-
 @given(costs=st.lists(st.integers(0, 9), min_size=1, max_size=8), p=st.integers(1, 8))
 def test_no_other_cut_has_a_faster_slowest_stage(costs: list[int], p: int) -> None:
     if p > len(costs):
@@ -67,37 +47,44 @@ def test_no_other_cut_has_a_faster_slowest_stage(costs: list[int], p: int) -> No
     assert slowest[0, *accumulate(sizes)] == min(slowest.values())
 
 
+def torn() -> nn.Linear:
+    layer = nn.Linear(1, 1)
+    layer.other = nn.Parameter(torch.zeros(1, device="meta"))
+    return layer
+
+
+USES_OF_STAGES: list[Callable[..., Any]] = [
+    lambda stages: LaneExecutor(gpipe(2, 2), stages, nn.functional.mse_loss),
+    lambda stages: live_saved_bytes(stages).__enter__(),
+]
+
+
 @pytest.mark.parametrize(
-    ("costs", "num_stages", "sentence"),
+    ("use", "given_", "sentence"),
     [
-        ([1, 1], 3, "3 stages are more than the 2 layers"),
-        ([1, 1], 1.5, "num_stages is 1.5; give a whole number of at least 1"),
+        (split_module, (nn.Sequential(nn.ReLU(), torn()),), "layer 1 .* lives on cpu and meta"),
+        (split_module, (nn.Sequential(),), "empty"),
+        (split_module, (nn.Linear(2, 2),), "not a Linear"),
+        (WithDevice, (nn.ReLU(), "gpu:0"), "'gpu:0' is not a device"),
+        (WithDevice, (nn.ReLU(), "cuda:97"), "'cuda:97' is not on this"),
+        (WithDevice, (nn.ReLU(), "meta"), "neither a CPU lane"),
+        (balance, ([1, 1], 3), "3 stages are more than the 2 layers"),
+        (balance, ([1, 1], 1.5), "num_stages is 1.5; give a whole number of at least 1"),
         *(
-            ([1.0, cost, 2.0], 2, f"layer 1 costs {cost}; give a number of at least 0")
+            (balance, ([1.0, cost, 2.0], 2), f"layer 1 costs {cost}; give a number of at least 0")
             for cost in (math.nan, math.inf, -1.0, None)
         ),
+        *((use, (nn.Linear(2, 2),), "the stages are a Linear; give a list of modules") for use in USES_OF_STAGES),
+        *((use, ({0: nn.Linear(2, 2)},), "the stages are a dict; give a list of modules") for use in USES_OF_STAGES),
+        *((use, ([nn.Linear(2, 2), None],), "stage 1 is of type NoneType; give an nn") for use in USES_OF_STAGES),
+        (scatter, ((torch.zeros(2), torch.zeros(3)), 1), "rows"),
+        (scatter, ((torch.tensor(1.0),), 1), "rows"),
+        (scatter, ((torch.zeros(0, 4),), 1), "rows"),
     ],
 )
-def test_costs_and_stages_that_cannot_be_balanced_are_refused(costs: Any, num_stages: Any, sentence: str) -> None:
+def test_what_does_not_fit_is_refused(use: Callable[..., Any], given_: tuple[Any, ...], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        balance(costs, num_stages)
-
-
-@pytest.mark.parametrize(
-    ("stages", "sentence"),
-    [
-        (nn.Linear(2, 2), "the stages are a Linear; give a list of modules"),
-        ({0: nn.Linear(2, 2)}, "the stages are a dict; give a list of modules"),
-        ([nn.Linear(2, 2), None], "stage 1 is of type NoneType; give an nn.Module"),
-    ],
-)
-def test_what_is_no_list_of_modules_is_refused(stages: Any, sentence: str) -> None:
-    for use in (
-        lambda: LaneExecutor(gpipe(2, 2), stages, nn.functional.mse_loss),
-        lambda: live_saved_bytes(stages).__enter__(),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            use()
+        use(*given_)
 
 
 @given(rows=st.integers(1, 20), size=st.integers(1, 25))
@@ -118,12 +105,6 @@ def test_as_many_micro_batches_as_asked_for_or_one_per_row_in_sizes_that_differ_
     sizes = [len(part[0]) for part in parts]
     assert len(parts) == min(rows, count) and max(sizes) - min(sizes) <= 1
     assert torch.equal(gather(parts)[0], torch.arange(rows))
-
-
-@pytest.mark.parametrize("batch", [(torch.zeros(2), torch.zeros(3)), (torch.tensor(1.0),), (torch.zeros(0, 4),)])
-def test_batches_that_cannot_be_cut_are_refused(batch: tuple[torch.Tensor, ...]) -> None:
-    with pytest.raises(ValueError, match="rows"):
-        scatter(batch, 1)
 
 
 class Reads(TorchDispatchMode):

@@ -1,6 +1,5 @@
 """Pipelines between ranks on PyTorch's runtime, against the plain model of one process."""
 
-import copy
 import time
 from datetime import timedelta
 from typing import Any
@@ -15,7 +14,7 @@ from pllab.schedule import FAMILIES, Schedule, one_f_one_b
 from pllab.simulate import simulate
 from pllab.timeline import Timeline
 from pllab.train.torch_pipeline import TorchPipeline
-from tests.pipeline.families import next_token_loss, stages_of, tiny_gpt2, tokens, worst
+from tests.pipeline.families import plain_copy, stages_of, tiny_gpt2, tokens, worst
 from tests.pipeline.programs import few_targets, names_of, own
 from tests.tiers import exhaustive
 
@@ -51,12 +50,7 @@ def assert_as_the_plain_model(rank: int, size: int, name: str, frozen: bool, rec
     for parameter_name, parameter in model.named_parameters():
         parameter.requires_grad_(not (frozen and parameter_name.startswith(FROZEN)))
     batches = [(ids, ids) for ids in (tokens(8, 1), tokens(7, 2), tokens(3, 3), tokens(9, 4))] + [few_targets()]
-    plain, losses = copy.deepcopy(model), []
-    for ids, labels in batches:
-        loss = next_token_loss(plain(ids).logits, labels)
-        loss.backward()
-        losses.append(loss.item())
-
+    plain, losses = plain_copy(model, *batches)
     engine = pipeline(schedule, model, rank, recompute=recompute)
     steps = [engine.step(batch, batch[1]) for batch in batches]
     assert [float(loss) for loss, _ in steps] == pytest.approx(losses, abs=1e-5)
