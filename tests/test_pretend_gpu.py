@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pretend_gpu import environment
+from tests.tiers import exhaustive
 
 ROOT = Path(__file__).parents[1]
 DROPPED = ("dropout", "bfloat16")  # such rows draw or round in another order, and are to train, no more
@@ -30,15 +31,13 @@ def assert_equal(rows: list[dict]) -> None:
             assert row["validation"] == pytest.approx(reference["validation"], rel=1e-5), row["label"]
 
 
-@pytest.mark.parametrize("num_ranks", [1, pytest.param(2, marks=[pytest.mark.ranks, pytest.mark.exhaustive])])
+@pytest.mark.parametrize("num_ranks", [1, *exhaustive(2)])
 def test_layouts_train_on_gpus_as_on_the_cpu(num_ranks: int, tmp_path: Path) -> None:
     assert_equal(rows_on_gpus(num_ranks, "quick", tmp_path))
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "num_ranks", [1, pytest.param(2, marks=pytest.mark.ranks), pytest.param(4, marks=pytest.mark.ranks)]
-)
+@pytest.mark.parametrize("num_ranks", [1, 2, 4])
 def test_every_layout_trains_on_gpus_as_on_the_cpu(num_ranks: int, tmp_path: Path) -> None:
     assert_equal(rows_on_gpus(num_ranks, "every", tmp_path))
 

@@ -2,8 +2,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from pllab.cli import main
 from pllab.cli.doctor import find_strays
 
@@ -15,7 +13,6 @@ def test_the_report_names_what_there_is(capsys):
         assert word in output
 
 
-@pytest.mark.ranks
 def test_two_ranks_talk(capsys):
     assert main(["doctor", "--ranks", "2"]) == 0
     assert "2 ranks started, exchanged a tensor and ended" in capsys.readouterr().out

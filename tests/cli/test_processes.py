@@ -26,7 +26,6 @@ def wait_for(process, text, deadline_s=120.0):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.ranks
 def test_ctrl_c_ends_all_ranks_with_one_line(tmp_path):
     """A terminal's Ctrl-C goes to every process of the group, and the ranks must not add tracebacks of theirs."""
     scratch = tmp_path / "scratch"

@@ -18,8 +18,6 @@ from pllab.comm.processes import is_starved
 from tests.comm import programs
 from tests.tiers import exhaustive
 
-pytestmark = pytest.mark.ranks
-
 OWNER = """
 import sys
 from tests.comm import programs

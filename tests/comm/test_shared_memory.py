@@ -191,7 +191,7 @@ def test_when_one_rank_cannot_none_gets_memory(seen):
     assert [one["refused"] for one in seen[2]] == [[None, 0] * 4 + [None, False]] * 2
 
 
-def test_a_killed_rank_leaves_nothing_behind(quick_ranks, nothing_left):
+def test_a_killed_rank_leaves_nothing_behind(nothing_left):
     before = free_bytes()
     with pytest.raises(comm.RankError, match="rank 1 was killed by signal 9"):
         comm.launch(killed, 2, 1, backend="gloo", timeout_s=60)

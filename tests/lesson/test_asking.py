@@ -239,7 +239,6 @@ def borrows(model):
     pllab.parallel.average_gradients(model)
 
 
-@pytest.mark.ranks
 def test_what_is_asked_for_is_not_there_on_the_ranks_either():
     verdict = judged("05.2", borrows, package=find("05.2").package)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged"), str(verdict)
@@ -598,7 +597,6 @@ def seen_on_ranks(solution, **options):
     return seen[0] if seen else verdict.outcome
 
 
-@pytest.mark.ranks
 def test_an_answer_counts_when_its_rank_has_ended_before_anybody_listened(monkeypatch):
     listen = asked_ranks._answers
 
@@ -611,7 +609,6 @@ def test_an_answer_counts_when_its_rank_has_ended_before_anybody_listened(monkey
     assert seen_on_ranks(lambda total, world_size: [total, world_size]) == [[1.0, 2], [1.0, 2]]
 
 
-@pytest.mark.ranks
 def test_a_function_that_cannot_be_imported_runs_on_ranks_whose_answers_come_in_their_order_whoever_was_first():
     secret = 10
 
@@ -623,7 +620,6 @@ def test_a_function_that_cannot_be_imported_runs_on_ranks_whose_answers_come_in_
     assert seen_on_ranks(the_first_is_last) == [[0, 13.0], [1, 13.0]]
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("is_starved", [False, True])
 def test_a_rank_that_hangs_is_ended_at_the_deadline_unless_others_had_the_machine(monkeypatch, is_starved):
     monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: is_starved)

@@ -14,7 +14,7 @@ from pllab.lesson.exercise import EXERCISES
 from tests.lesson.committed import NOTEBOOKS, read
 from tests.lesson.judge import cell
 
-pytestmark = [pytest.mark.exhaustive, pytest.mark.ranks]
+pytestmark = pytest.mark.exhaustive
 
 SCRIPT = """
 import os

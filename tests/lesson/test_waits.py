@@ -1,6 +1,5 @@
 """The calls of a process group: their peers, and whether anybody waited, through all of torch's ways to make them."""
 
-import pytest
 import torch
 import torch.distributed as dist
 
@@ -28,7 +27,6 @@ def pass_on(number, size):
     return before, later, ledger.count("send")
 
 
-@pytest.mark.ranks
 def test_every_call_is_listed_with_its_state_and_nothing_outside_the_block():
     for number, (ends, later, sends) in enumerate(launch(pass_on, 2, backend="gloo", timeout_s=60)):
         other = f"rank {1 - number}"

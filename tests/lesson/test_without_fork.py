@@ -50,7 +50,6 @@ def on_ranks(solution):
 OWN = os.getpid()
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize(
     ("test", "solution", "hint_id"),
     [

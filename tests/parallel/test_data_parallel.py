@@ -310,13 +310,11 @@ def failed() -> list[dict[str, str]]:
     return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=120)
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
     assert_passed(failed, name)
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("size", [1, 4])
 def test_any_number_of_ranks_equals_one_process(size: int) -> None:
     wanted = [f"three_steps_equal_one_process how={how}" for how in HOWS if how != "shared" or size > 1]

@@ -103,7 +103,6 @@ def failed() -> list[dict[str, str]]:
     return comm.launch(failures, 4, PROGRAMS, backend="gloo", timeout_s=200)
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_four_ranks(failed: list[dict[str, str]], name: str) -> None:
     assert_passed(failed, name)

@@ -355,13 +355,11 @@ def failed() -> list[dict[str, str]]:
     return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=200)
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
     assert_passed(failed, name)
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("size", [1, 3])
 def test_any_number_of_ranks(size: int) -> None:
     programs = {"step": nine_rows_on_any_number_of_ranks}

@@ -249,7 +249,6 @@ def failed(request: pytest.FixtureRequest) -> list[dict[str, str]]:
     return comm.launch(failures, request.param, PROGRAMS, backend="gloo", timeout_s=120)
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_ranks(failed: list[dict[str, str]], name: str) -> None:
     assert_passed(failed, name)

@@ -296,6 +296,24 @@ def test_results_that_cannot_be_passed_on_are_refused(stage: Callable[[torch.Ten
         pipe(torch.randn(4, 6))
 
 
+def test_the_gradient_of_an_input_on_another_device_is_brought_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autograd takes no gradient of another device. The meta device stands in for a GPU; nothing can be copied back
+    from it, so that is stood in for as well."""
+    to = torch.Tensor.to
+
+    def back(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if tensor.is_meta and args[0] == torch.device("cpu"):
+            return torch.full(tensor.shape, 7.0)
+        return to(tensor, *args, **kwargs)
+
+    monkeypatch.setattr("pllab.pipeline.pipe.checked_device", torch.device)
+    monkeypatch.setattr(torch.Tensor, "to", back)
+    x = torch.randn(4, 6, requires_grad=True)
+    with Pipe.from_partitions([nn.Sequential(nn.Linear(6, 6, device="meta"))], ["meta"], timeout_s=10) as pipe:
+        pipe(x).sum().backward()
+    assert x.grad is not None and x.grad.unique().tolist() == [7.0]
+
+
 def test_a_pipe_used_from_two_threads_at_once_refuses() -> None:
     """It returned the rows of the other thread, without an error, in one call of six."""
     inside, gate = threading.Event(), threading.Event()

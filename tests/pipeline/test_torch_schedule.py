@@ -14,7 +14,6 @@ from pllab.schedule import Schedule
 from tests.pipeline import programs
 
 
-@pytest.mark.ranks
 @pytest.mark.parametrize("program", [programs.against_the_plain_model, programs.refusals])
 def test_on_two_ranks(program: Callable[[int, int], None]) -> None:
     launch(program, 2, backend="gloo", timeout_s=200)

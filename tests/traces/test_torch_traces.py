@@ -65,7 +65,6 @@ def check_run(recorded: Recorded, paths: list[Path], order: Schedule) -> None:
     assert sum(one.seconds for one in causes) == pytest.approx(recorded.timeline.idle, rel=1e-3)
 
 
-@pytest.mark.ranks
 def test_1f1b_of_ours_is_read_as_it_ran_and_classes_that_name_nothing_are_refused(tmp_path):
     files = written(tmp_path, FEW)
     for family in ("to_torch", "ScheduleInterleaved1F1B of one stage"):
@@ -80,7 +79,6 @@ def test_1f1b_of_ours_is_read_as_it_ran_and_classes_that_name_nothing_are_refuse
             read_trace(files[family][0])
 
 
-@pytest.mark.ranks
 @pytest.mark.exhaustive
 def test_every_family_of_the_runtime_is_read_as_it_ran(tmp_path):
     for family, (paths, order) in written(tmp_path, REST).items():
