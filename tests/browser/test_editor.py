@@ -5,9 +5,9 @@ import pytest
 from pllab import show
 from pllab.schedule import gpipe, interleaved, one_f_one_b, split_backwards
 from pllab.simulate import Costs, simulate
-from pllab.timeline import Span, Timeline
 from tests.browser import bench
 from tests.browser.bench import block, expect, order
+from tests.show.recorded import emulate
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
@@ -20,14 +20,9 @@ LAST_TICK_WITHIN_THE_BOARD = """() => {
 INK_OF_IDLE = "node => getComputedStyle(node).backgroundImage.match(/rgb[^)]*[)]/)[0]"
 
 
-def run_emulated(schedule):
-    spans = [Span(one.rank, one.action, one.start / 50, one.end / 49) for one in simulate(schedule, Costs()).spans]
-    return Timeline.of(spans, "emulated", schedule.num_ranks)
-
-
 @pytest.fixture
 def editor():
-    return show.ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=run_emulated)
+    return show.ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=emulate)
 
 
 @pytest.fixture
@@ -287,7 +282,7 @@ def test_run_draws_what_was_measured_of_this_order(page, root, editor):
 
 def test_eight_ranks_fit_and_the_buttons_stay_in_sight_after_a_run(page):
     page.set_viewport_size({"width": 1070 + 32, "height": 720})
-    editor = show.ScheduleEditor(one_f_one_b(8, 16), memory_limit=8, run=run_emulated)
+    editor = show.ScheduleEditor(one_f_one_b(8, 16), memory_limit=8, run=emulate)
     root = bench.mount(page, editor)
     page.locator("#outside").evaluate("node => node.remove()")
     assert root.bounding_box()["width"] == 1070

@@ -8,6 +8,7 @@ from pllab.simulate import simulate
 from pllab.timeline import Span, Timeline
 from tests.browser import bench
 from tests.browser.bench import expect
+from tests.show.recorded import run_forward_only
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
@@ -18,13 +19,7 @@ AT_END = "t = 400 ms: every rank is done"
 
 @pytest.fixture
 def timeline():
-    """Two ranks, three micro-batches forward, 100 ms each."""
-    spans = [
-        Span(rank, Action(rank, Kind.F, index), 0.1 * (rank + index), 0.1 * (rank + index + 1))
-        for rank in range(2)
-        for index in range(3)
-    ]
-    return Timeline.of(spans, "real", 2)
+    return run_forward_only()
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pllab import show
 from pllab.schedule import Schedule, one_f_one_b
 from pllab.show.studio.export import to_page
 from pllab.simulate import simulate
-from pllab.timeline import Timeline
 from tests.show.pages import unpacked
+from tests.show.recorded import recorded
 
 
 @pytest.fixture
@@ -65,9 +65,8 @@ def test_the_page_holds_every_setting_of_a_lecture_and_asks_for_nothing(studio, 
 
 
 def test_a_hand_out_has_the_sizes_that_were_asked_for_and_the_run_that_was_measured():
-    run = lambda schedule: Timeline.of(simulate(schedule).spans, "real", schedule.num_ranks)  # noqa: E731
     mine = Schedule(one_f_one_b(3, 5).rows, "mine")
-    studio = show.BubbleStudio(mine, compare="GPipe", run=run)
+    studio = show.BubbleStudio(mine, compare="GPipe", run=lambda schedule: recorded(simulate(schedule)))
     studio.order = {"what": "run", "number": "1"}
     _, runs, blocks = unpacked(studio.export_html(ranks=[2], microbatches=[64]))
     assert {key.partition("|")[2] for key in runs} == {"2|64", "2|5", "3|64", "3|5", ""}
@@ -82,7 +81,7 @@ def test_a_hand_out_has_the_sizes_that_were_asked_for_and_the_run_that_was_measu
 
 def test_a_hand_out_promises_a_run_only_if_it_has_one():
     mine = Schedule(one_f_one_b(3, 4).rows, "mine")
-    studio = show.BubbleStudio(mine, measured=Timeline.of(simulate(mine).spans, "real", 3))
+    studio = show.BubbleStudio(mine, measured=recorded(simulate(mine)))
     for family, with_run in (("mine", True), ("GPipe", False), ("mine", False)):
         studio.family, studio.with_run = family, with_run
         values, runs, _ = unpacked(studio.export_html(ranks=[3], microbatches=[4]))

@@ -10,6 +10,7 @@ from pllab.schedule import Kind, interleaved, one_f_one_b
 from pllab.show.studio.settings import FAMILIES
 from pllab.show.studio.stage_costs import Profile
 from pllab.simulate import Costs, simulate
+from tests.show.recorded import recorded
 
 KINDS = (Kind.F, Kind.I, Kind.W, Kind.B)
 
@@ -167,11 +168,9 @@ def test_stage_costs_that_are_none_are_a_sentence_until_they_go(stage_costs):
 
 def test_emulated_runs_stay_when_a_family_was_only_visited():
     costs = Costs((1.0, 1.2), (1.5, 1.5), (1.5, 1.5), backward=(2.2, 2.2), p2p=0.01)
-    order = one_f_one_b(2, 8)
-    run = simulate(order, costs)
-    measured = type(run)(run.spans, "emulated", run.num_ranks)
-    studio = show.BubbleStudio("1F1B", 2, 8, costs, measured=measured)
-    assert studio.timeline.makespan == pytest.approx(30.42) == simulate(order, costs).makespan
+    run = simulate(one_f_one_b(2, 8), costs)
+    studio = show.BubbleStudio("1F1B", 2, 8, costs, measured=recorded(run, "emulated"))
+    assert studio.timeline.makespan == pytest.approx(30.42) == run.makespan
     studio.family = "interleaved 1F1B"
     assert not studio.measured
     studio.family = "1F1B"

@@ -24,7 +24,7 @@ def test_each_span_is_labelled_and_each_rank_named_and_how_long_it_idles_stands_
 
 
 def test_the_clock_starts_at_zero(forward_only):
-    assert forward_only.start == 5
+    assert forward_only.start == 7
     shown = draw_timeline(forward_only)
     assert shown.png == draw_timeline(forward_only.from_zero()).png and shown.alt == describe_timeline(forward_only)
 

@@ -4,10 +4,10 @@ import re
 from dataclasses import dataclass
 
 from pllab import show
-from pllab.simulate import Costs, simulate
-from pllab.timeline import Timeline
+from pllab.simulate import simulate
 from tests.browser import bench
 from tests.browser.bench import expect
+from tests.show.recorded import recorded
 
 # The studio's own functions as `window.parts`, and what it writes on its canvases from now on as `window.written`.
 PREPARE = f"""async (source) => {{
@@ -116,7 +116,7 @@ def mount(page, studio):
 
 def run_slowly(schedule):
     """A run a tenth slower than predicted."""
-    return Timeline.of(simulate(schedule, Costs(1.1, 1.1, 1.1)).spans, "real", schedule.num_ranks)
+    return recorded(simulate(schedule), slower=1.1)
 
 
 def live_of(root):
