@@ -389,9 +389,6 @@ def test_while_it_runs_the_editor_says_so_and_afterwards_it_does_not():
     assert (seen, editor.view["busy"]) == (["Running this order."], "")
 
 
-GATE = threading.Event()
-
-
 def dies(schedule):
     raise RuntimeError("rank 1 died")
 
@@ -408,14 +405,16 @@ def dies(schedule):
             "schedule; measure the schedule on screen",
         ),
         (
-            lambda schedule: GATE.wait(20) and emulate(schedule),
+            None,  # answers late
             TimeoutError,
             "the run has not answered in 0.05 s; give it less to do or a longer timeout_s",
         ),
     ],
 )
 def test_a_run_that_fails_is_raised_in_a_cell_and_told_by_both_widgets(run, error, sentence):
-    options = {"run": run, "timeout_s": 0.05 if error is TimeoutError else 20}
+    gate = threading.Event()
+    late = lambda schedule: gate.wait(20) and emulate(schedule)  # noqa: E731
+    options = {"run": run or late, "timeout_s": 20 if run else 0.05}
     editor, studio = ScheduleEditor(gpipe(2, 2), **options), BubbleStudio("GPipe", 2, 2, **options)
     with pytest.raises(error, match=sentence):
         editor.run_it()
@@ -425,9 +424,8 @@ def test_a_run_that_fails_is_raised_in_a_cell_and_told_by_both_widgets(run, erro
     assert editor.view["trouble"] == f"{told}."
     studio.order = {"what": "run", "number": "1"}
     assert studio.view["problem"] == f"the run failed: {error.__name__}: {sentence}"
-    GATE.set()
-    assert editor.view["measured"] == "" and not studio.running and not studio.measured, "late is too late"
-    GATE.clear()
+    gate.set()
+    assert editor.view["measured"] == "" and not studio.running and not studio.measured
 
 
 def in_units(schedule, costs, slower=1.1):

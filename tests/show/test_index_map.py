@@ -112,7 +112,7 @@ def test_squares_are_read_as_lines_and_panels_as_a_table():
     assert corners["drop, epoch 0"] == [0, 0] and corners["drop, epoch 1"] == [0.5, 0]
 
 
-@pytest.mark.parametrize("world_size", [1, 4, 8])
+@pytest.mark.parametrize("world_size", [4, 8])
 def test_no_word_is_cut_and_none_lies_on_another(world_size):
     picture = draw_index_map(NUMBER, dealt_by_the_package, world_size)
     extents_of(picture, [text for axes in picture.canvas.axes for text in axes.texts])
