@@ -17,6 +17,7 @@ LAST_TICK_WITHIN_THE_BOARD = """() => {
   const tick = [...board.querySelectorAll(".pl-axis span")].at(-1);
   return tick.getBoundingClientRect().right <= board.getBoundingClientRect().right;
 }"""
+EACH_FITS = "all => all.every((node) => node.scrollWidth <= node.clientWidth)"
 INK_OF_IDLE = "node => getComputedStyle(node).backgroundImage.match(/rgb[^)]*[)]/)[0]"
 
 
@@ -43,8 +44,7 @@ def answer(page, editor):
 
 
 def press(page, editor, *keys):
-    for key in keys:
-        page.keyboard.press(key)
+    bench.press(page, *keys)
     answer(page, editor)
 
 
@@ -292,19 +292,11 @@ def test_eight_ranks_fit_and_the_buttons_stay_in_sight_after_a_run(page):
     board = root.locator(".pl-board")
     assert board.evaluate("node => node.scrollWidth <= node.clientWidth")
     assert board.bounding_box()["y"] + board.bounding_box()["height"] <= 720
-    boxes = root.locator(".pl-bars button:visible").evaluate_all(
-        "all => all.map((n) => n.getBoundingClientRect().bottom)"
-    )
-    assert len(boxes) == 10  # of four groups
-    assert max(boxes) < board.bounding_box()["y"]
-    numbers = root.locator(".pl-block:has-text('15')").evaluate_all(
-        "all => all.every((n) => n.scrollWidth <= n.clientWidth)"
-    )
-    assert numbers and root.locator(".pl-block:has-text('15')").count() == 16
-
-
-def ground_of(place):
-    return bench.brightness(bench.style_of(place, "backgroundColor"))
+    buttons = [button.bounding_box() for button in root.locator(".pl-bars button:visible").all()]
+    assert len(buttons) == 10  # of four groups
+    assert max(box["y"] + box["height"] for box in buttons) < board.bounding_box()["y"]
+    last = root.locator(".pl-block:has-text('15')")
+    assert last.count() == 16 and last.evaluate_all(EACH_FITS)
 
 
 def test_later_stages_are_pale_and_too_much_held_and_idle_time_stand_out(page):
@@ -315,7 +307,7 @@ def test_later_stages_are_pale_and_too_much_held_and_idle_time_stand_out(page):
     expect(root.locator(".pl-of-held")).to_have_text("micro-batches of 2 stages held")
     expect(root.locator(".pl-head").first).to_contain_text("holds 2.5 of 2: too many")
     expect(root.locator(".pl-memory.pl-over")).to_have_count(1)
-    fills = {name: ground_of(block(root, name)) for name in ("0F0", "2F0", "0B0", "2B0")}
+    fills = {name: bench.ground_of(block(root, name)) for name in ("0F0", "2F0", "0B0", "2B0")}
     idle = bench.brightness(root.locator(".pl-legend .pl-idle").evaluate(INK_OF_IDLE))
     assert fills["2F0"] > fills["0F0"] + 30 and fills["2B0"] > fills["0B0"] + 20
     assert idle < min(fills.values()) - 100
@@ -326,7 +318,7 @@ def test_later_stages_are_pale_and_too_much_held_and_idle_time_stand_out(page):
     page.wait_for_function(
         "getComputedStyle(document.querySelector('.pl-widget')).getPropertyValue('--look-ground') === '#000000'"
     )
-    dark = ground_of(block(root, "0F0"))
+    dark = bench.ground_of(block(root, "0F0"))
     assert dark < fills["0F0"] - 50
     assert bench.brightness(root.locator(".pl-legend .pl-idle").evaluate(INK_OF_IDLE)) > dark + 100
 
@@ -334,8 +326,7 @@ def test_later_stages_are_pale_and_too_much_held_and_idle_time_stand_out(page):
 def test_our_keys_stop_at_the_widget_and_others_pass(page, root):
     page.evaluate(bench.PASSED)
     block(root, "0F0").focus()
-    for key in ("ArrowRight", "Alt+ArrowLeft", "Control+z", "Control+s", "F1"):
-        page.keyboard.press(key)
+    bench.press(page, "ArrowRight", "Alt+ArrowLeft", "Control+z", "Control+s", "F1")
     root.get_by_role("button", name="Reset").focus()
     page.keyboard.press("x")  # which cuts a cell in JupyterLab
     assert page.evaluate("window.passed") == ["Alt", "Control", "Control", "s", "F1"]
@@ -440,7 +431,7 @@ def test_two_views_show_one_schedule_and_only_one_takes_the_focus(page, root, ed
 def test_blocks_fit_their_letters_and_unmounting_ends_a_drag(page):
     schedule = split_backwards(one_f_one_b(6, 12))  # W is the widest letter
     root = bench.mount(page, show.ScheduleEditor(schedule, projector=True))
-    assert root.locator(".pl-block").evaluate_all("all => all.every((n) => n.scrollWidth <= n.clientWidth)")
+    assert root.locator(".pl-block").evaluate_all(EACH_FITS)
     assert block(root, "0F0").bounding_box()["height"] >= 24
     page.set_viewport_size({"width": 420, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth <= 420")

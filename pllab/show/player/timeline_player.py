@@ -104,13 +104,11 @@ def _moments(timeline: Timeline) -> list[float]:
 
 
 def _sentence_at(timeline: Timeline, running: list[int], time: float, staged: bool) -> str:
-    labels: dict[int, list[str]] = {rank: [] for rank in range(timeline.num_ranks)}
-    for index in running:
-        span = timeline.spans[index]
-        labels[span.rank].append(label_of(span.action, staged))
-    ranks = [
-        f"rank {rank} runs {' and '.join(texts)}" if texts else f"rank {rank} is idle" for rank, texts in labels.items()
-    ]
+    spans = [timeline.spans[index] for index in running]
+    ranks = []
+    for rank in range(timeline.num_ranks):
+        labels = " and ".join(label_of(span.action, staged) for span in spans if span.rank == rank)
+        ranks.append(f"rank {rank} runs {labels}" if labels else f"rank {rank} is idle")
     return f"t = {write_seconds(time)}: {', '.join(ranks)}"
 
 

@@ -12,13 +12,7 @@ from pllab.show.theme import DARK, LIGHT, mix, write_percent
 from pllab.simulate import Costs, gaps
 from tests.browser import bench
 from tests.browser.bench import expect
-from tests.browser.studio.studio_screen import (
-    Plot,
-    is_near,
-    live_of,
-    mount,
-    span_of,
-)
+from tests.browser.studio.studio_screen import Plot, is_near, live_of, mount, span_of
 from tests.show.colours import contrast
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
@@ -94,8 +88,7 @@ def test_projector_enlarges_the_picture_and_fills_the_screen(chromium_page):
         assert root.bounding_box() == before, "it comes back where it was"
     chromium_page.keyboard.press("f")
     chromium_page.wait_for_function("document.fullscreenElement !== null")
-    chromium_page.keyboard.press("ArrowRight")
-    chromium_page.keyboard.press("Escape")
+    bench.press(chromium_page, "ArrowRight", "Escape")
     chromium_page.wait_for_function("!model.busy && !Object.keys(model.changed).length")  # the kernel knows
     assert studio.selected == "" and root.bounding_box()["x"] == 0, "Escape lets go of an action first"
     chromium_page.evaluate("document.exitFullscreen()")  # as the browser's own Escape does

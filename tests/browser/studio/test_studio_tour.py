@@ -77,8 +77,7 @@ def test_without_a_run_the_last_stop_is_dimmed_and_says_what_is_missing(chromium
     expect(stop).to_be_disabled()
     expect(stop).to_have_attribute("title", "no run to show: BubbleStudio(..., run=run_emulated) has one")
     root.locator(".pl-pic").focus()
-    for key in "45":
-        chromium_page.keyboard.press(key)
+    bench.press(chromium_page, "4", "5")
     is_at(root, studio, 3)
     expect(root.get_by_role("button", name="Next", exact=True)).to_be_disabled()
 
