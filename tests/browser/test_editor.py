@@ -214,7 +214,8 @@ def test_a_click_a_drag_that_comes_back_and_a_drop_far_outside_move_nothing(page
     assert block(root, "1B1").evaluate("n => n.style.translate") == ""
 
 
-def test_arrows_choose_and_tab_reaches_one_block(page, root):
+def test_arrows_choose_tab_reaches_one_block_and_only_our_keys_stop_at_the_widget(page, root):
+    page.evaluate(bench.PASSED)
     page.locator("#outside").focus()
     page.keyboard.press("Tab")
     expect(block(root, "0F0")).to_be_focused()
@@ -230,6 +231,11 @@ def test_arrows_choose_and_tab_reaches_one_block(page, root):
         page.keyboard.press(key)
         expect(block(root, action)).to_be_focused()
     assert root.locator(".pl-block[tabindex='0']").count() == 1
+    bench.press(page, "Alt+ArrowLeft", "Control+z", "Control+s", "F1")
+    root.get_by_role("button", name="Reset").focus()
+    page.keyboard.press("x")  # which cuts a cell in JupyterLab
+    assert page.evaluate("window.passed") == ["Tab", "Alt", "Control", "Control", "s", "F1"]
+    assert page.url == "about:blank"
 
 
 def test_s_splits_and_merges_and_the_button_says_which(page, root, editor):
@@ -321,16 +327,6 @@ def test_later_stages_are_pale_and_too_much_held_and_idle_time_stand_out(page):
     dark = bench.ground_of(block(root, "0F0"))
     assert dark < fills["0F0"] - 50
     assert bench.brightness(root.locator(".pl-legend .pl-idle").evaluate(INK_OF_IDLE)) > dark + 100
-
-
-def test_our_keys_stop_at_the_widget_and_others_pass(page, root):
-    page.evaluate(bench.PASSED)
-    block(root, "0F0").focus()
-    bench.press(page, "ArrowRight", "Alt+ArrowLeft", "Control+z", "Control+s", "F1")
-    root.get_by_role("button", name="Reset").focus()
-    page.keyboard.press("x")  # which cuts a cell in JupyterLab
-    assert page.evaluate("window.passed") == ["Alt", "Control", "Control", "s", "F1"]
-    assert page.url == "about:blank"
 
 
 def test_a_button_that_has_nothing_left_to_do_keeps_the_focus(page, root, editor):

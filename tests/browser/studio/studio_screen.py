@@ -1,7 +1,7 @@
 """A studio in a bare page as a test reads it: where its plots draw an instant, and the pixels and words there."""
 
 import re
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 from pllab import show
 from pllab.simulate import simulate
@@ -47,17 +47,6 @@ WRITTEN_ON = """(canvas) => {
 PICTURE = "canvas => canvas.toDataURL()"
 
 
-@dataclass(frozen=True)
-class Place:
-    """An instant of a rank in a plot: the left upper corner of what is drawn there, and the height of its parts."""
-
-    x: float
-    y: float
-    box: float
-    mem: float
-    pitch: float
-
-
 class Plot:
     """One schedule on screen, with the times in view."""
 
@@ -69,7 +58,8 @@ class Plot:
         self.big, self.rest = self.head.locator(".pl-big"), self.head.locator(".pl-rest")
 
     def at(self, rank, time):
-        return Place(**self.pic.evaluate(PLACE, [rank, time, self.view, self.ranks]))
+        """The left upper corner, x and y, of what is drawn at an instant; heights of box and memory, and row to row."""
+        return SimpleNamespace(**self.pic.evaluate(PLACE, [rank, time, self.view, self.ranks]))
 
     def pixels(self, x, y, wide=1, high=1, above=False):
         """Colours with their opacity from left to right and down: `("#FFFFFF", 255)`."""

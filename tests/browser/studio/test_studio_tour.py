@@ -24,12 +24,6 @@ BOXES = """root => [...root.querySelectorAll(
   })"""
 
 
-@pytest.fixture
-def touring(chromium_page):
-    studio = show.BubbleStudio("1F1B", 4, 8, run=run_slowly)
-    return studio, mount(chromium_page, studio)
-
-
 def is_at(root, studio, stop):
     """The stop is pressed, its family on screen, and its sentence says what to look at."""
     stops = root.get_by_role("button", name=re.compile("^Stop "))
@@ -45,8 +39,9 @@ def is_at(root, studio, stop):
         expect(live_of(root)).to_have_text(re.compile("^Idle .* on all ranks, real: "))
 
 
-def test_buttons_numbers_and_a_clicker_go_from_stop_to_stop(chromium_page, touring):
-    studio, root = touring
+def test_buttons_numbers_and_a_clicker_go_from_stop_to_stop(chromium_page):
+    studio = show.BubbleStudio("1F1B", 4, 8, run=run_slowly)
+    root = mount(chromium_page, studio)
     back, ahead = (root.get_by_role("button", name=name, exact=True) for name in ("Back", "Next"))
     back.click()
     is_at(root, studio, 0)
