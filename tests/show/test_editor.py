@@ -215,16 +215,13 @@ def test_scores(par, score):
 
 def test_what_was_built_is_named_and_what_was_there_is_not():
     editor = ScheduleEditor(gpipe(2, 3))
-    assert editor.view["built"] == ""
-    editor.do("move", "1B0", to=1)
-    assert editor.view["built"] == ""
-    for action, to in (("1B1", 3), ("0B0", 2)):
-        editor.do("move", action, to=to)
-    assert editor.schedule == one_f_one_b(2, 3) and editor.view["built"] == "You built 1F1B."
-    editor.do("split_all")
-    assert editor.view["built"] == ""
-    editor.do("reset")
-    assert editor.view["built"] == ""
+    built = [(editor.schedule, editor.view["built"])]
+    moves = [("move", "1B0", 1), ("move", "1B1", 3), ("move", "0B0", 2), ("split_all", "", None), ("reset", "", None)]
+    for verb, action, to in moves:
+        editor.do(verb, action, to=to)
+        built.append((editor.schedule, editor.view["built"]))
+    assert [name for _, name in built] == ["", "", "You built eager 1F1B.", "You built 1F1B.", "", ""]
+    assert built[3][0] == one_f_one_b(2, 3)
 
 
 def test_the_makespan_before_is_marked_until_nothing_differs(editor):
