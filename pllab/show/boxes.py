@@ -173,8 +173,7 @@ def draw_legend(fig: Canvas, kinds: Iterable[str], has_later: bool = False) -> N
 def _swatch(kind: str, label: str, is_later: bool = False) -> Any:
     from matplotlib.patches import Patch
 
-    fill, line = LIGHT.fill_of(kind, is_later), LIGHT.outline_of(kind)
-    return Patch(facecolor=fill, edgecolor=line, linewidth=_LINE_PT, label=label, gid=kind)
+    return Patch(**LIGHT.paint_of(kind, is_later), linewidth=_LINE_PT, label=label, gid=kind)
 
 
 def _with_bar(swatch: Any) -> Any:

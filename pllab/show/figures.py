@@ -148,12 +148,9 @@ def draw_spread(
         scale: what all values are multiplied with, 1000 for seconds on an axis of milliseconds.
         look: of matplotlib's `errorbar`.
     """
-    medians, below, above = [], [], []
-    for median, low, high in spreads:
-        medians.append(scale * median)
-        below.append(scale * (median - low))
-        above.append(scale * (high - median))
-    axes.errorbar(xs, medians, (below, above), **{"capsize": 4, **look})
+    below = [scale * (median - low) for median, low, _ in spreads]
+    above = [scale * (high - median) for median, _, high in spreads]
+    axes.errorbar(xs, [scale * median for median, *_ in spreads], (below, above), **{"capsize": 4, **look})
 
 
 def _in_few_colours(png: bytes) -> bytes:

@@ -81,6 +81,10 @@ class Look:
         """The outline of a kind's boxes; an unknown letter is drawn as illegal."""
         return self.outlines.get(kind, self.over)
 
+    def paint_of(self, kind: str, is_later_stage: bool = False) -> dict[str, Any]:
+        """Both as matplotlib's patches take them: `{"facecolor": "#73B1D6", "edgecolor": "#00649F"}` for F."""
+        return {"facecolor": self.fill_of(kind, is_later_stage), "edgecolor": self.outline_of(kind)}
+
     def in_the_dark(self) -> "Look":
         """The same with every colour turned over."""
         turned: dict[str, Any] = {name: turned_over(one) for name, one in vars(self).items() if isinstance(one, str)}

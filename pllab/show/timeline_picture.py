@@ -76,14 +76,14 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
         raise ValueError("draw_timeline() got 0 timelines; pass at least one Timeline")
     if titles is not None and len(titles) != len(timelines):
         raise ValueError(f"{len(titles)} titles do not fit {len(timelines)} timelines; give one title for each")
-    named = list(zip(titles or [""] * len(timelines), timelines, strict=True))
-    longest = max(one.makespan for one in timelines)
-    rows_in = [_WIRED_ROW_IN if Labels.of(one).wired else _ROW_IN for one in timelines]
-    shown = [(_label(one, name), one.from_zero(), row_in) for (name, one), row_in in zip(named, rows_in, strict=True)]
-    with panels(shown, (0.0, longest)) as (fig, drawn):
+    shown, told = [], []
+    for name, one in zip(titles or [""] * len(timelines), timelines, strict=True):
+        row_in = _WIRED_ROW_IN if Labels.of(one).wired else _ROW_IN
+        shown.append((_label(one, name), one.from_zero(), row_in))
+        told.append(f"{name}, {describe_timeline(one)}" if name else describe_timeline(one))
+    with panels(shown, (0.0, max(one.makespan for one in timelines))) as (fig, drawn):
         for panel in drawn:
             draw_run(panel)
-        told = [f"{name}, {describe_timeline(one)}" if name else describe_timeline(one) for name, one in named]
         return figure(fig, "; ".join(told))
 
 

@@ -143,6 +143,18 @@ def findings(page) -> list[str]:
     return [f"{one['id']}: {one['help']}, {one['nodes'][0]['html']}" for one in broken]
 
 
+def press(page, *keys: str) -> None:
+    """Press keys one after the other."""
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def enter(box, text: str, key: str = "Enter") -> None:
+    """Type a text in place of what stands in a box, and leave it by a key."""
+    box.fill(text)
+    box.press(key)
+
+
 def look_of(page) -> Look:
     """The colours of the scheme that the page asks for."""
     return DARK if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else LIGHT
@@ -161,6 +173,11 @@ def as_drawn(colour: str) -> str:
 def brightness(colour: str) -> float:
     """From 0 to 255: `brightness("rgb(255, 255, 0)")` -> 170."""
     return sum(float(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
+
+
+def ground_of(place) -> float:
+    """How bright the ground of an element is."""
+    return brightness(style_of(place, "backgroundColor"))
 
 
 def block(root, action: str):

@@ -5,9 +5,9 @@ import pytest
 from pllab import show
 from pllab.schedule import gpipe, interleaved, one_f_one_b, split_backwards
 from pllab.simulate import Costs, simulate
-from pllab.timeline import Span, Timeline
 from tests.browser import bench
 from tests.browser.bench import block, expect, order
+from tests.show.recorded import emulate
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
@@ -17,17 +17,13 @@ LAST_TICK_WITHIN_THE_BOARD = """() => {
   const tick = [...board.querySelectorAll(".pl-axis span")].at(-1);
   return tick.getBoundingClientRect().right <= board.getBoundingClientRect().right;
 }"""
+EACH_FITS = "all => all.every((node) => node.scrollWidth <= node.clientWidth)"
 INK_OF_IDLE = "node => getComputedStyle(node).backgroundImage.match(/rgb[^)]*[)]/)[0]"
-
-
-def run_emulated(schedule):
-    spans = [Span(one.rank, one.action, one.start / 50, one.end / 49) for one in simulate(schedule, Costs()).spans]
-    return Timeline.of(spans, "emulated", schedule.num_ranks)
 
 
 @pytest.fixture
 def editor():
-    return show.ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=run_emulated)
+    return show.ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=emulate)
 
 
 @pytest.fixture
@@ -48,8 +44,7 @@ def answer(page, editor):
 
 
 def press(page, editor, *keys):
-    for key in keys:
-        page.keyboard.press(key)
+    bench.press(page, *keys)
     answer(page, editor)
 
 
@@ -219,7 +214,8 @@ def test_a_click_a_drag_that_comes_back_and_a_drop_far_outside_move_nothing(page
     assert block(root, "1B1").evaluate("n => n.style.translate") == ""
 
 
-def test_arrows_choose_and_tab_reaches_one_block(page, root):
+def test_arrows_choose_tab_reaches_one_block_and_only_our_keys_stop_at_the_widget(page, root):
+    page.evaluate(bench.PASSED)
     page.locator("#outside").focus()
     page.keyboard.press("Tab")
     expect(block(root, "0F0")).to_be_focused()
@@ -235,6 +231,11 @@ def test_arrows_choose_and_tab_reaches_one_block(page, root):
         page.keyboard.press(key)
         expect(block(root, action)).to_be_focused()
     assert root.locator(".pl-block[tabindex='0']").count() == 1
+    bench.press(page, "Alt+ArrowLeft", "Control+z", "Control+s", "F1")
+    root.get_by_role("button", name="Reset").focus()
+    page.keyboard.press("x")  # which cuts a cell in JupyterLab
+    assert page.evaluate("window.passed") == ["Tab", "Alt", "Control", "Control", "s", "F1"]
+    assert page.url == "about:blank"
 
 
 def test_s_splits_and_merges_and_the_button_says_which(page, root, editor):
@@ -287,7 +288,7 @@ def test_run_draws_what_was_measured_of_this_order(page, root, editor):
 
 def test_eight_ranks_fit_and_the_buttons_stay_in_sight_after_a_run(page):
     page.set_viewport_size({"width": 1070 + 32, "height": 720})
-    editor = show.ScheduleEditor(one_f_one_b(8, 16), memory_limit=8, run=run_emulated)
+    editor = show.ScheduleEditor(one_f_one_b(8, 16), memory_limit=8, run=emulate)
     root = bench.mount(page, editor)
     page.locator("#outside").evaluate("node => node.remove()")
     assert root.bounding_box()["width"] == 1070
@@ -297,19 +298,11 @@ def test_eight_ranks_fit_and_the_buttons_stay_in_sight_after_a_run(page):
     board = root.locator(".pl-board")
     assert board.evaluate("node => node.scrollWidth <= node.clientWidth")
     assert board.bounding_box()["y"] + board.bounding_box()["height"] <= 720
-    boxes = root.locator(".pl-bars button:visible").evaluate_all(
-        "all => all.map((n) => n.getBoundingClientRect().bottom)"
-    )
-    assert len(boxes) == 10  # of four groups
-    assert max(boxes) < board.bounding_box()["y"]
-    numbers = root.locator(".pl-block:has-text('15')").evaluate_all(
-        "all => all.every((n) => n.scrollWidth <= n.clientWidth)"
-    )
-    assert numbers and root.locator(".pl-block:has-text('15')").count() == 16
-
-
-def ground_of(place):
-    return bench.brightness(bench.style_of(place, "backgroundColor"))
+    buttons = [button.bounding_box() for button in root.locator(".pl-bars button:visible").all()]
+    assert len(buttons) == 10  # of four groups
+    assert max(box["y"] + box["height"] for box in buttons) < board.bounding_box()["y"]
+    last = root.locator(".pl-block:has-text('15')")
+    assert last.count() == 16 and last.evaluate_all(EACH_FITS)
 
 
 def test_later_stages_are_pale_and_too_much_held_and_idle_time_stand_out(page):
@@ -320,7 +313,7 @@ def test_later_stages_are_pale_and_too_much_held_and_idle_time_stand_out(page):
     expect(root.locator(".pl-of-held")).to_have_text("micro-batches of 2 stages held")
     expect(root.locator(".pl-head").first).to_contain_text("holds 2.5 of 2: too many")
     expect(root.locator(".pl-memory.pl-over")).to_have_count(1)
-    fills = {name: ground_of(block(root, name)) for name in ("0F0", "2F0", "0B0", "2B0")}
+    fills = {name: bench.ground_of(block(root, name)) for name in ("0F0", "2F0", "0B0", "2B0")}
     idle = bench.brightness(root.locator(".pl-legend .pl-idle").evaluate(INK_OF_IDLE))
     assert fills["2F0"] > fills["0F0"] + 30 and fills["2B0"] > fills["0B0"] + 20
     assert idle < min(fills.values()) - 100
@@ -331,20 +324,9 @@ def test_later_stages_are_pale_and_too_much_held_and_idle_time_stand_out(page):
     page.wait_for_function(
         "getComputedStyle(document.querySelector('.pl-widget')).getPropertyValue('--look-ground') === '#000000'"
     )
-    dark = ground_of(block(root, "0F0"))
+    dark = bench.ground_of(block(root, "0F0"))
     assert dark < fills["0F0"] - 50
     assert bench.brightness(root.locator(".pl-legend .pl-idle").evaluate(INK_OF_IDLE)) > dark + 100
-
-
-def test_our_keys_stop_at_the_widget_and_others_pass(page, root):
-    page.evaluate(bench.PASSED)
-    block(root, "0F0").focus()
-    for key in ("ArrowRight", "Alt+ArrowLeft", "Control+z", "Control+s", "F1"):
-        page.keyboard.press(key)
-    root.get_by_role("button", name="Reset").focus()
-    page.keyboard.press("x")  # which cuts a cell in JupyterLab
-    assert page.evaluate("window.passed") == ["Alt", "Control", "Control", "s", "F1"]
-    assert page.url == "about:blank"
 
 
 def test_a_button_that_has_nothing_left_to_do_keeps_the_focus(page, root, editor):
@@ -445,7 +427,7 @@ def test_two_views_show_one_schedule_and_only_one_takes_the_focus(page, root, ed
 def test_blocks_fit_their_letters_and_unmounting_ends_a_drag(page):
     schedule = split_backwards(one_f_one_b(6, 12))  # W is the widest letter
     root = bench.mount(page, show.ScheduleEditor(schedule, projector=True))
-    assert root.locator(".pl-block").evaluate_all("all => all.every((n) => n.scrollWidth <= n.clientWidth)")
+    assert root.locator(".pl-block").evaluate_all(EACH_FITS)
     assert block(root, "0F0").bounding_box()["height"] >= 24
     page.set_viewport_size({"width": 420, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth <= 420")

@@ -10,7 +10,7 @@ import pytest
 
 from pllab.schedule import Schedule, one_f_one_b
 from pllab.show.studio.settings import TOUR
-from tests.browser.bench import block, expect, order
+from tests.browser.bench import block, expect, order, press
 from tests.browser.jupyterlab import MAKEFILE, open_and_run, open_at
 from tests.browser.scenes import SCENES
 
@@ -42,8 +42,7 @@ def test_a_moment_goes_on_by_the_keyboard_after_its_projector(visitor, lab_serve
     visitor.set_viewport_size({"width": 1280, "height": 720})
     open_at(visitor, lab_server.address_of("90_instructor_guide.ipynb"))
     visitor.get_by_role("heading", name="Moment 1").click()
-    for _ in range(7):  # moment 1, and moment 2 up to its studio
-        visitor.keyboard.press("Shift+Enter")
+    press(visitor, *["Shift+Enter"] * 7)  # moment 1, and moment 2 up to its studio
     studio = visitor.locator(".pl-studio:popover-open")
     expect(studio.locator(".pl-pic").first).to_be_focused(timeout=60_000)
     visitor.keyboard.press("Escape")
@@ -85,13 +84,11 @@ def test_the_editor_hears_from_its_kernel(lab):
     root = lab.locator(".pl-editor")
     live = root.locator(".pl-live")
     block(root, "1B0").focus()
-    for key in ("Right", "Right", "Right", "Left"):
-        lab.keyboard.press(f"Alt+Arrow{key}")
+    press(lab, *["Alt+ArrowRight"] * 3, "Alt+ArrowLeft")
     expect(live).to_contain_text("B0 moved before F2 on rank 1: legal")
     lab.keyboard.press("s")
     expect(block(root, "1I0")).to_be_focused()
-    lab.keyboard.press("Control+z")
-    lab.keyboard.press("Control+z")
+    press(lab, "Control+z", "Control+z")
     expect(root.locator('[data-edge="1B0-0B0"]')).to_have_count(1)  # the circle of the third move
     assert order(root, 1) == ["1F0", "1F1", "1B1", "1F2", "1B0", "1B2"]
     box, target = block(root, "1B0").bounding_box(), block(root, "1F1").bounding_box()
@@ -118,8 +115,7 @@ def test_the_studio_hears_from_its_kernel(lab):
     root.get_by_role("button", name="more ranks").click()
     expect(root.locator(".pl-pic")).to_have_attribute("aria-label", re.compile("1F1B, 5 ranks, 8 micro-batches"))
     root.locator(".pl-pic").first.focus()
-    lab.keyboard.press("Escape")
-    lab.keyboard.press("ArrowRight")
+    press(lab, "Escape", "ArrowRight")
     expect(root.locator(".pl-live")).to_contain_text("0F0, rank 0: forward of micro-batch 0")
     root.get_by_role("button", name="Run it").click()
     expect(root.locator(".pl-plot")).to_have_count(2)
@@ -144,7 +140,7 @@ PLACE = """root => {
 def test_the_tour_runs_from_the_keyboard_alone(lab):
     """At 1280x720: family control, three tabs at most, the stops, both measures, the whole screen, and back."""
     lab.set_viewport_size({"width": 1280, "height": 720})
-    root, press = lab.locator(".pl-studio"), lab.keyboard.press
+    root = lab.locator(".pl-studio")
     cells = "[...document.querySelectorAll('.jp-Cell')].findIndex((one) => one.matches('.jp-mod-active'))"
     root.get_by_role("combobox", name="Compare with").select_option("ZB-H1")
     expect(root.locator(".pl-plot")).to_have_count(2)
@@ -157,32 +153,26 @@ def test_the_tour_runs_from_the_keyboard_alone(lab):
     active = lab.evaluate(cells)
     for _ in range(3):
         if lab.evaluate("document.activeElement.className") != "pl-pic":
-            press("Tab")
+            press(lab, "Tab")
     expect(root.locator(".pl-pic").first).to_be_focused()
-    press("Escape")  # what an earlier test chose
+    press(lab, "Escape")  # what an earlier test chose
     for key, family in enumerate(TOUR, 1):
-        press(str(key))
+        press(lab, str(key))
         expect(root.locator(".pl-name").first).to_have_text(family)
-        for inside in ("ArrowRight", "ArrowDown", "Escape"):
-            press(inside)
-    press("b")
+        press(lab, "ArrowRight", "ArrowDown", "Escape")
+    press(lab, "b")
     expect(root.locator(".pl-big").first).to_have_text("0 %")
-    press("b")
-    press("f")
+    press(lab, "b", "f")
     lab.wait_for_function("document.fullscreenElement && document.querySelector('.pl-studio:popover-open')")
     assert root.bounding_box() == {"x": 0, "y": 0, "width": 1280, "height": 720}
-    press("2")
+    press(lab, "2")
     expect(root.locator(".pl-name").first).to_have_text("1F1B")
-    press("f")
+    press(lab, "f")
     lab.wait_for_function("document.fullscreenElement === null")
-    for key in ("x", "d", "d", "a", "m", "ArrowUp", "ArrowDown", "s", "s"):
-        press(key)
-    press("Escape")
+    press(lab, "x", "d", "d", "a", "m", "ArrowUp", "ArrowDown", "s", "s", "Escape")
     assert lab.evaluate(cells) == active and lab.locator(".jp-Notebook .jp-CodeCell").count() == len(SCENES)
-    press("Shift+Tab")
-    for key in ("ArrowRight", "ArrowLeft", "ArrowRight", "ArrowRight"):  # in the row, where Lab would go to a heading
-        press(key)
+    press(lab, "Shift+Tab", "ArrowRight", "ArrowLeft", "ArrowRight", "ArrowRight")  # where Lab would go to a heading
     assert lab.evaluate(cells) == active
     expect(root.get_by_role("button", name="fewer ranks")).to_be_focused()
-    press("ArrowDown")
+    press(lab, "ArrowDown")
     expect(root.get_by_role("button", name="fewer ranks")).to_be_focused()

@@ -8,6 +8,7 @@ from pllab.simulate import simulate
 from pllab.timeline import Span, Timeline
 from tests.browser import bench
 from tests.browser.bench import expect
+from tests.show.recorded import run_forward_only
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
@@ -18,13 +19,7 @@ AT_END = "t = 400 ms: every rank is done"
 
 @pytest.fixture
 def timeline():
-    """Two ranks, three micro-batches forward, 100 ms each."""
-    spans = [
-        Span(rank, Action(rank, Kind.F, index), 0.1 * (rank + index), 0.1 * (rank + index + 1))
-        for rank in range(2)
-        for index in range(3)
-    ]
-    return Timeline.of(spans, "real", 2)
+    return run_forward_only()
 
 
 @pytest.fixture
@@ -83,16 +78,17 @@ def test_keys_step_jump_stay_inside_and_choose_the_rank_that_is_spelled_out(chro
 
 
 def test_buttons_and_slider(chromium_page, player):
-    live, slider = player.locator(".pl-live"), player.get_by_role("slider", name="Time")
+    slider = player.get_by_role("slider", name="Time")
     back, forward = (player.get_by_role("button", name=f"Step {way}") for way in ("back", "forward"))
-    expect(back).to_be_disabled()
-    forward.click()
-    expect(live).to_have_text(AT_100)
-    expect(slider).to_have_attribute("aria-valuetext", AT_100)
-    slider.focus()
-    chromium_page.keyboard.press("End")
-    expect(live).to_have_text(AT_END)
-    expect(forward).to_be_disabled()
+    for act, said, disabled in [
+        (lambda: None, AT_START, back),
+        (forward.click, AT_100, None),
+        (lambda: slider.press("End"), AT_END, forward),
+    ]:
+        act()
+        expect(player.locator(".pl-live")).to_have_text(said)
+        expect(slider).to_have_attribute("aria-valuetext", said)
+        assert [button for button in (back, forward) if button.is_disabled()] == [disabled] * (disabled is not None)
 
 
 def test_space_plays_to_the_end_without_a_flood_of_announcements(own_page, timeline):

@@ -6,6 +6,7 @@ import pytest
 
 from pllab.schedule import Action, Kind
 from pllab.timeline import Span, Timeline
+from tests.show.recorded import run_forward_only
 
 # A GPU node has neither, and has other tests to run.
 collect_ignore_glob = [] if find_spec("matplotlib") and find_spec("anywidget") else ["test_*.py"]
@@ -13,13 +14,7 @@ collect_ignore_glob = [] if find_spec("matplotlib") and find_spec("anywidget") e
 
 @pytest.fixture
 def forward_only():
-    """Two devices, three micro-batches forward, 100 ms each, on a clock that starts at 5 s: idle 2 of 8."""
-    spans = [
-        Span(rank, Action(rank, Kind.F, index), 5 + 0.1 * (rank + index), 5 + 0.1 * (rank + index + 1))
-        for rank in range(2)
-        for index in range(3)
-    ]
-    return Timeline.of(spans, "real", 2)
+    return run_forward_only()
 
 
 @pytest.fixture

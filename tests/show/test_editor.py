@@ -30,6 +30,7 @@ from pllab.show.theme import LIGHT
 from pllab.show.widget import takes_costs
 from pllab.simulate import Costs, critical_steps, simulate
 from pllab.timeline import Span, Timeline
+from tests.show.recorded import emulate, recorded
 
 
 @pytest.fixture
@@ -49,14 +50,6 @@ def blocks_of(editor):
 
 def starts_of(editor):
     return {action: block["start"] for action, block in blocks_of(editor).items()}
-
-
-def emulate(schedule):
-    """A run that takes 10 ms a unit and starts late."""
-    spans = [
-        Span(one.rank, one.action, 5 + one.start / 100, 5 + one.end / 100) for one in simulate(schedule, Costs()).spans
-    ]
-    return Timeline.of(spans, "emulated", schedule.num_ranks)
 
 
 def makespan_of(editor):
@@ -222,36 +215,35 @@ def test_scores(par, score):
 
 def test_what_was_built_is_named_and_what_was_there_is_not():
     editor = ScheduleEditor(gpipe(2, 3))
-    assert editor.view["built"] == ""
-    editor.do("move", "1B0", to=1)
-    assert editor.view["built"] == ""
-    for action, to in (("1B1", 3), ("0B0", 2)):
-        editor.do("move", action, to=to)
-    assert editor.schedule == one_f_one_b(2, 3) and editor.view["built"] == "You built 1F1B."
-    editor.do("split_all")
-    assert editor.view["built"] == ""
-    editor.do("reset")
-    assert editor.view["built"] == ""
+    built = [(editor.schedule, editor.view["built"])]
+    moves = [("move", "1B0", 1), ("move", "1B1", 3), ("move", "0B0", 2), ("split_all", "", None), ("reset", "", None)]
+    for verb, action, to in moves:
+        editor.do(verb, action, to=to)
+        built.append((editor.schedule, editor.view["built"]))
+    assert [name for _, name in built] == ["", "", "You built eager 1F1B.", "You built 1F1B.", "", ""]
+    assert built[3][0] == one_f_one_b(2, 3)
 
 
 def test_the_makespan_before_is_marked_until_nothing_differs(editor):
-    assert editor.view["marks"] == [{"at": 9, "text": "par 9", "look": "par"}]
-    editor.do("move", "1B1", to=5)
-    assert editor.view["marks"][1:] == [{"at": 12, "text": "before 12", "look": "before"}]
-    assert editor.view["end"] == makespan_of(editor) == 16
-    editor.do("move", "1B1", to=0)
-    assert not editor.view["has_times"] and editor.view["marks"] == []
-    editor.do("move", "1B1", to=3)
-    assert editor.view["marks"][1:] == [{"at": 16, "text": "before 16", "look": "before"}], "the last that could run"
-    editor.do("undo")
-    editor.do("undo")
-    assert editor.view["marks"][1:] == [{"at": 12, "text": "before 12", "look": "before"}]
-    editor.do("move", "1B1", to=0)
-    editor.do("undo")
-    assert editor.view["marks"][1:] == [], "it ends where the last order that could run ended"
-    editor.do("undo")
-    assert editor.view["marks"][1:] == [{"at": 16, "text": "before 16", "look": "before"}]
-    assert editor.view["end"] == 16, "the mark has room"
+    steps = [
+        (None, None, []),
+        ("move", 5, [12]),
+        ("move", 0, None),
+        ("move", 3, [16]),  # the last that could run
+        ("undo", None, None),
+        ("undo", None, [12]),
+        ("move", 0, None),
+        ("undo", None, []),  # it ends where the last order that could run ended
+        ("undo", None, [16]),
+    ]
+    for verb, to, before in steps:
+        if verb:
+            ask(editor, verb, id="1B1", to=to)
+        marks = [(9, "par")] + [(at, "before") for at in before or ()]
+        wanted = [{"at": at, "text": f"{what} {at}", "look": what} for at, what in marks]
+        assert editor.view["marks"] == ([] if before is None else wanted)
+        assert editor.view["has_times"] == (before is not None)
+    assert editor.view["end"] == 16 > makespan_of(editor), "the mark has room"
 
 
 def test_the_critical_path_is_the_one_of_the_simulator(editor):
@@ -374,26 +366,17 @@ def test_messages_that_a_run_measured_are_not_work():
     assert {block["kind"] for row in editor.view["rows"] for block in row["measured"]} == {"F", "B"}
 
 
-def test_an_illegal_order_is_not_run_and_a_run_that_fails_is_a_sentence():
+def test_an_illegal_order_and_a_part_of_one_are_not_run():
     ran = []
-
-    def broken(schedule):
-        ran.append(schedule)
-        raise RuntimeError("rank 1 died")
-
-    editor = ScheduleEditor(gpipe(2, 2), memory_limit=1, run=broken)
+    editor = ScheduleEditor(gpipe(2, 2), memory_limit=1, run=ran.append)
     ask(editor, "run")
     assert editor.view["trouble"].startswith("An illegal schedule is not run: rank 0 holds 2 micro-batches")
     assert not ran and not editor.view["can"]["run"]
-    editor = ScheduleEditor(gpipe(2, 2), run=broken)
+    editor = ScheduleEditor(gpipe(2, 2), run=ran.append)
     editor.do("clear")
     with pytest.raises(ValueError, match="a part of a schedule is not run; place every action first"):
         editor.run_it()
-    editor.do("undo")
-    ask(editor, "run")
-    assert editor.view["trouble"] == "RuntimeError: rank 1 died."
-    with pytest.raises(RuntimeError, match="rank 1 died"):
-        editor.run_it()
+    assert not ran
 
 
 def test_while_it_runs_the_editor_says_so_and_afterwards_it_does_not():
@@ -403,53 +386,48 @@ def test_while_it_runs_the_editor_says_so_and_afterwards_it_does_not():
     assert (seen, editor.view["busy"]) == (["Running this order."], "")
 
 
-def test_a_run_that_never_ends_is_given_up_and_what_it_answers_late_is_dropped():
-    gate = threading.Event()
-    editor = ScheduleEditor(gpipe(2, 2), run=lambda schedule: gate.wait(20) and emulate(schedule), timeout_s=0.05)
-    ask(editor, "run")
-    assert editor.view["trouble"].startswith("The run has not answered in 0.05 s; give it less to do or a longer")
-    with pytest.raises(TimeoutError, match=r"has not answered in 0.05 s"):
-        editor.run_it()
-    gate.set()
-    assert editor.view["measured"] == "" and editor.view["can"]["run"]
-
-
-def test_a_thread_that_cannot_start_leaves_nobody_busy(monkeypatch):
-    def refuse(thread):
-        raise RuntimeError("can't start new thread")
-
-    editor = ScheduleEditor(gpipe(2, 2), run=emulate)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        ask(editor, "run")
-    assert editor.view["trouble"] == "RuntimeError: can't start new thread."
-    assert editor.view["busy"] == ""
-    ask(editor, "run")
-    assert editor.view["measured"] and editor.view["trouble"] == ""
+def dies(schedule):
+    raise RuntimeError("rank 1 died")
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("run", "error", "sentence"),
     [
-        (None, "Run gave back None; it should return the Timeline it measured."),
+        (dies, RuntimeError, "rank 1 died"),
+        (lambda _: None, ValueError, "run gave back None; it should return the Timeline it measured"),
         (
-            emulate(gpipe(3, 2)),
-            "The measured run is not of the schedule: action 1 of rank 2 is 2F0 in the run and nothing in the "
-            "schedule; measure the schedule on screen.",
+            lambda _: emulate(gpipe(3, 2)),
+            ValueError,
+            "the measured run is not of the schedule: action 1 of rank 2 is 2F0 in the run and nothing in the "
+            "schedule; measure the schedule on screen",
+        ),
+        (
+            None,  # answers late
+            TimeoutError,
+            "the run has not answered in 0.05 s; give it less to do or a longer timeout_s",
         ),
     ],
 )
-def test_a_run_that_measured_something_else_is_a_sentence(given, sentence):
-    editor = ScheduleEditor(gpipe(2, 2), run=lambda _: given)
+def test_a_run_that_fails_is_raised_in_a_cell_and_told_by_both_widgets(run, error, sentence):
+    gate = threading.Event()
+    late = lambda schedule: gate.wait(20) and emulate(schedule)  # noqa: E731
+    options = {"run": run or late, "timeout_s": 20 if run else 0.05}
+    editor, studio = ScheduleEditor(gpipe(2, 2), **options), BubbleStudio("GPipe", 2, 2, **options)
+    with pytest.raises(error, match=sentence):
+        editor.run_it()
+    assert editor.view["busy"] == "" and editor.view["can"]["run"]
     ask(editor, "run")
-    assert editor.view["trouble"] == sentence
-    assert editor.view["measured"] == ""
+    told = f"RuntimeError: {sentence}" if error is RuntimeError else sentence[0].upper() + sentence[1:]
+    assert editor.view["trouble"] == f"{told}."
+    studio.order = {"what": "run", "number": "1"}
+    assert studio.view["problem"] == f"the run failed: {error.__name__}: {sentence}"
+    gate.set()
+    assert editor.view["measured"] == "" and not studio.running and not studio.measured
 
 
 def in_units(schedule, costs, slower=1.1):
-    """A run that is given the costs and answers in their unit, late by `slower`."""
-    spans = [Span(*one[:2], 7 + slower * one.start, 7 + slower * one.end) for one in simulate(schedule, costs).spans]
-    return Timeline.of(spans, "emulated", schedule.num_ranks)
+    """A run that is given the costs and answers in their unit."""
+    return recorded(simulate(schedule, costs), "emulated", slower)
 
 
 def test_a_run_that_takes_costs_is_given_them_and_is_drawn_in_their_unit():

@@ -12,13 +12,13 @@ from pllab import show
 from pllab.schedule import Schedule, one_f_one_b
 from pllab.show.studio.export import to_page
 from pllab.simulate import simulate
-from pllab.timeline import Timeline
 from tests.show.pages import unpacked
+from tests.show.recorded import recorded
 
 
 @pytest.fixture
 def studio():
-    return show.BubbleStudio("1F1B", 4, 8, compare="GPipe", memory_limit=6)
+    return show.BubbleStudio("1F1B", 2, 4, compare="GPipe", memory_limit=6)
 
 
 def press(studio, what):
@@ -30,8 +30,8 @@ def press(studio, what):
 
 def test_csv_is_the_schedule(studio):
     name, content = press(studio, "CSV")
-    assert name == "1f1b-4-ranks-8-micro-batches.csv" and Schedule.from_csv(content.decode()) == studio.schedule
-    assert next(csv.reader(content.decode().splitlines()))[:5] == ["0F0", "0F1", "0F2", "0F3", "0B0"]
+    assert name == "1f1b-2-ranks-4-micro-batches.csv" and Schedule.from_csv(content.decode()) == studio.schedule
+    assert next(csv.reader(content.decode().splitlines()))[:5] == ["0F0", "0F1", "0B0", "0F2", "0B1"]
 
 
 def test_pictures_and_pages_are_what_their_suffix_says(studio):
@@ -44,8 +44,8 @@ def test_pictures_and_pages_are_what_their_suffix_says(studio):
     tree = ElementTree.fromstring(content)
     assert tree.tag.endswith("svg")
     texts = {"".join(node.itertext()).strip() for node in tree.iter() if node.tag.endswith("}text")}
-    assert {"F0", "B7", "rank 3", "time (s)"} <= texts
-    assert any("bubble fraction 27.3 %, one step 33 s, holds 8 micro-batches" in text for text in texts)
+    assert {"F0", "B3", "rank 1", "time (s)"} <= texts
+    assert any("bubble fraction 20.0 %, one step 15 s, holds 4 micro-batches" in text for text in texts)
 
 
 def test_the_page_holds_every_setting_of_a_lecture_and_asks_for_nothing(studio, tmp_path):
@@ -65,9 +65,8 @@ def test_the_page_holds_every_setting_of_a_lecture_and_asks_for_nothing(studio, 
 
 
 def test_a_hand_out_has_the_sizes_that_were_asked_for_and_the_run_that_was_measured():
-    run = lambda schedule: Timeline.of(simulate(schedule).spans, "real", schedule.num_ranks)  # noqa: E731
     mine = Schedule(one_f_one_b(3, 5).rows, "mine")
-    studio = show.BubbleStudio(mine, compare="GPipe", run=run)
+    studio = show.BubbleStudio(mine, compare="GPipe", run=lambda schedule: recorded(simulate(schedule)))
     studio.order = {"what": "run", "number": "1"}
     _, runs, blocks = unpacked(studio.export_html(ranks=[2], microbatches=[64]))
     assert {key.partition("|")[2] for key in runs} == {"2|64", "2|5", "3|64", "3|5", ""}
@@ -82,7 +81,7 @@ def test_a_hand_out_has_the_sizes_that_were_asked_for_and_the_run_that_was_measu
 
 def test_a_hand_out_promises_a_run_only_if_it_has_one():
     mine = Schedule(one_f_one_b(3, 4).rows, "mine")
-    studio = show.BubbleStudio(mine, measured=Timeline.of(simulate(mine).spans, "real", 3))
+    studio = show.BubbleStudio(mine, measured=recorded(simulate(mine)))
     for family, with_run in (("mine", True), ("GPipe", False), ("mine", False)):
         studio.family, studio.with_run = family, with_run
         values, runs, _ = unpacked(studio.export_html(ranks=[3], microbatches=[4]))

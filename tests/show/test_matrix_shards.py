@@ -55,11 +55,19 @@ def test_the_sentences_say_where_the_ranks_meet():
     assert ["all-reduce" in sentence for sentence in sentences] == [False, False, False, True, False, True]
 
 
-def test_the_figure_says_and_draws_every_moment():
-    shown = draw_shards(X, A, B, 4)
-    assert len(shown.canvas.axes) == 6
-    assert all(moment.sentence in shown.alt for moment in moments_of(X, A, B, 4))
-    assert "y = relu(x A) B on 4 ranks. whole numbers, calculated" in shown.alt
+@pytest.fixture(scope="module")
+def all_moments():
+    return draw_shards(X, A, B)
+
+
+def test_the_figure_says_and_draws_every_moment_and_lesson_12_has_saved_it(all_moments):
+    """nbval skips the lesson's cell: it takes what a slider draws for an output of its own."""
+    assert len(all_moments.canvas.axes) == 6
+    assert all(moment.sentence in all_moments.alt for moment in moments_of(X, A, B, 2))
+    assert "y = relu(x A) B on 2 ranks. whole numbers, calculated" in all_moments.alt
+    notebook = nbformat.read(Path(__file__).parents[2] / "notebooks" / "12_tensor_parallel.ipynb", as_version=4)
+    [[output]] = [cell.outputs for cell in notebook.cells if cell.id == "12-viewer"]
+    assert output.data["text/plain"] == all_moments.alt and "<img alt=" in output.data["text/html"]
 
 
 @pytest.mark.parametrize("number", range(6))
@@ -87,9 +95,9 @@ def test_each_number_stands_in_its_cell_and_what_a_rank_has_not_is_dotted(number
     assert list(words.values()).count("all-reduce") == moment.is_exchange
 
 
-def test_what_a_rank_has_of_a_matrix_is_seen_by_its_colour():
+def test_what_a_rank_has_of_a_matrix_is_seen_by_its_colour(all_moments):
     colours = {}
-    for axes in draw_shards(X, A, B).canvas.axes:
+    for axes in all_moments.canvas.axes:
         heads = {
             text.get_position()[0]: text.get_text().split("\n")[1] for text in axes.texts if "\n" in text.get_text()
         }
@@ -117,11 +125,3 @@ def test_what_a_rank_has_of_a_matrix_is_seen_by_its_colour():
 def test_what_does_not_fit_is_refused_with_a_sentence(given, sentence):
     with pytest.raises(ValueError, match=sentence):
         draw_shards(*given[:4], moment=next(iter(given[4:]), None))
-
-
-def test_lesson_12_has_saved_what_is_drawn():
-    """nbval skips the cell: it takes what a slider draws for an output of its own."""
-    notebook = nbformat.read(Path(__file__).parents[2] / "notebooks" / "12_tensor_parallel.ipynb", as_version=4)
-    [cell] = [cell for cell in notebook.cells if cell.id == "12-viewer"]
-    [output] = cell.outputs
-    assert output.data["text/plain"] == draw_shards(X, A, B).alt and "<img alt=" in output.data["text/html"]

@@ -15,6 +15,11 @@ POINTS = [
 GIVEN = SIZES, 2e-4, 1e-9, POINTS
 
 
+@pytest.fixture(scope="module")
+def shown():
+    return draw_buckets(*GIVEN)
+
+
 @pytest.mark.parametrize("limit", [1, 1024, 4096, 5120, 8192, 2**20])
 def test_buckets_fill_as_those_of_data_parallel_do(limit):
     parameters = [nn.Parameter(nn.Linear(size // 4, 1, bias=False).weight) for size in SIZES][::-1]
@@ -33,20 +38,14 @@ def test_the_time_is_alpha_per_message_and_beta_per_byte():
     assert str(one).startswith("all in one: 1 message, the largest 15.4 kB, predicted 0.215 ms (simulated), measured ")
 
 
-def test_the_figure_tells_every_size():
-    shown, choices = draw_buckets(*GIVEN), choices_of(*GIVEN)
-    assert all(str(choice) in shown.alt for choice in choices)
+def test_the_figure_tells_every_size(shown):
+    assert all(str(choice) in shown.alt for choice in choices_of(*GIVEN))
+    names = [label.get_text() for label in shown.canvas.axes[0].get_yticklabels()]
+    assert names == ["one each: 5", "4 kB: 4", "8 kB: 3", "all in one: 1"]
+
+
+def test_boxes_are_as_wide_as_their_messages_and_two_tints_tell_them_apart(shown):
     boxes, _ = shown.canvas.axes
-    assert [label.get_text() for label in boxes.get_yticklabels()] == [
-        "one each: 5",
-        "4 kB: 4",
-        "8 kB: 3",
-        "all in one: 1",
-    ]
-
-
-def test_boxes_are_as_wide_as_their_messages_and_two_tints_tell_them_apart():
-    boxes, times = draw_buckets(*GIVEN).canvas.axes
     assert boxes.yaxis_inverted() and boxes.get_xlim() == (0, sum(SIZES))
     drawn = iter(boxes.collections)
     for row, choice in enumerate(choices_of(*GIVEN)):
@@ -64,8 +63,8 @@ def test_boxes_are_as_wide_as_their_messages_and_two_tints_tell_them_apart():
     assert next(drawn, None) is None
 
 
-def test_predicted_and_measured_times_are_in_milliseconds_with_their_quartiles():
-    times = draw_buckets(*GIVEN).canvas.axes[1]
+def test_predicted_and_measured_times_are_in_milliseconds_with_their_quartiles(shown):
+    times = shown.canvas.axes[1]
     predicted = times.get_lines()[0]
     assert predicted.get_xdata() == pytest.approx([1e3 * choice.seconds for choice in choices_of(*GIVEN)])
     assert list(predicted.get_ydata()) == [0, 1, 2, 3]
@@ -78,19 +77,18 @@ def test_predicted_and_measured_times_are_in_milliseconds_with_their_quartiles()
 
 
 @pytest.mark.parametrize(("bucket_bytes", "label"), [(1, "one each"), (5120, "5.12 kB"), (2**30, "all in one")])
-def test_one_size_is_shown_alone_with_its_sentence_and_on_the_scale_of_all(bucket_bytes, label):
-    shown = draw_buckets(*GIVEN, bucket_bytes=bucket_bytes)
-    sentence = shown.canvas.get_suptitle()
+def test_one_size_is_shown_alone_with_its_sentence_and_on_the_scale_of_all(shown, bucket_bytes, label):
+    alone = draw_buckets(*GIVEN, bucket_bytes=bucket_bytes)
+    sentence = alone.canvas.get_suptitle()
     assert sentence.startswith(f"{label}: {len(fill_buckets(SIZES, bucket_bytes))} message")
-    assert shown.alt.endswith(f"measured: real. {sentence}")
+    assert alone.alt.endswith(f"measured: real. {sentence}")
     assert ("measured" in sentence) == (label in ("one each", "all in one"))
-    assert shown.canvas.axes[1].get_xlim() == draw_buckets(*GIVEN).canvas.axes[1].get_xlim()
+    assert alone.canvas.axes[1].get_xlim() == shown.canvas.axes[1].get_xlim()
 
 
 def test_without_measurements_it_is_a_prediction_alone():
-    shown = draw_buckets(SIZES, 1e-4, 1e-9)
-    assert ", measured" not in shown.alt
-    assert shown.canvas.axes[1].containers == []
+    predicted = draw_buckets(SIZES, 1e-4, 1e-9)
+    assert ", measured" not in predicted.alt and predicted.canvas.axes[1].containers == []
 
 
 @pytest.mark.parametrize(

@@ -29,16 +29,11 @@ def test_what_crosses_hosts_in_words():
     assert (str(axis), axis.across) == ("tp: 2 groups of 3 ranks, 1 of them across hosts", [False, True])
 
 
-def test_an_order_puts_tp_across_hosts():
+def test_every_group_is_listed_and_an_order_puts_tp_across_hosts():
     shown = draw_mesh(pp=1, dp=4, tp=2, ranks_per_host=4, order=("tp", "pp", "dp"))
-    assert "tp: 4 groups of 2 ranks, all of them across hosts" in shown.alt
+    assert "tp: 4 groups of 2 ranks, all of them across hosts: A 0 4, B 1 5, C 2 6, D 3 7. pp" in shown.alt
+    assert shown.alt.endswith("dp: 2 groups of 4 ranks, none of them across hosts: A 0 1 2 3, B 4 5 6 7")
     assert shown.caption.startswith("tp 2 x pp 1 x dp 4: 8 ranks on 2 hosts.")
-
-
-def test_the_figure_lists_every_group():
-    alt = draw_mesh(pp=2, dp=2, tp=2).alt
-    assert "tp: 4 groups of 2 ranks, none of them across hosts: A 0 1, B 2 3, C 4 5, D 6 7" in alt
-    assert "pp: 4 groups of 2 ranks, none of them across hosts: A 0 4, B 1 5, C 2 6, D 3 7" in alt
 
 
 def test_ranks_stand_on_their_hosts_and_a_line_joins_two_of_one_group():

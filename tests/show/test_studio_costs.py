@@ -10,6 +10,7 @@ from pllab.schedule import Kind, interleaved, one_f_one_b
 from pllab.show.studio.settings import FAMILIES
 from pllab.show.studio.stage_costs import Profile
 from pllab.simulate import Costs, simulate
+from tests.show.recorded import recorded
 
 KINDS = (Kind.F, Kind.I, Kind.W, Kind.B)
 
@@ -27,26 +28,21 @@ def totals(costs, num_stages):
     return [sum(costs.duration(stage, kind) for stage in range(num_stages)) for kind in KINDS]
 
 
+PARTLY_ONE_NUMBER = [
+    Costs(1.0, 0.7, 0.6, p2p=0.1, backward=0.9),
+    Costs(backward=(1.0, 2.0, 1.5, 1.1)),
+    Costs(backward_input=0.0, backward_weight=0.0, backward=2.0),
+]
+
+
 def test_what_is_shown_is_what_the_given_costs_simulate_to():
+    cases = [(name, 4, given) for name, given in product(("1F1B", "ZB-H1"), PARTLY_ONE_NUMBER)]
     for name, p in product(FAMILIES, (1, 3, 4)):
-        given = costs_at_random(p * FAMILIES[name].stages_per_rank, seed=p)
+        cases.append((name, p, costs_at_random(p * FAMILIES[name].stages_per_rank, seed=p)))
+    for name, p, given in cases:
         studio = show.BubbleStudio(name, p, 6, given)
-        assert studio.timeline == simulate(studio.schedule, given), f"{name} on {p} ranks"
-        assert studio.costs == given, f"{name} on {p} ranks"
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        Costs(1.0, 0.7, 0.6, p2p=0.1, backward=0.9),
-        Costs(backward=(1.0, 2.0, 1.5, 1.1)),
-        Costs(backward_input=0.0, backward_weight=0.0, backward=2.0),
-    ],
-)
-@pytest.mark.parametrize("name", ["1F1B", "ZB-H1"])
-def test_costs_of_which_some_are_one_number_are_kept_too(name, given):
-    studio = show.BubbleStudio(name, 4, 8, given)
-    assert studio.timeline == simulate(studio.schedule, given)
+        assert studio.timeline == simulate(studio.schedule, given), f"{name} on {p} ranks with {given}"
+        assert given in PARTLY_ONE_NUMBER or studio.costs == given, f"{name} on {p} ranks"
 
 
 def test_two_families_do_the_same_work_whichever_the_costs_were_given_for():
@@ -167,11 +163,9 @@ def test_stage_costs_that_are_none_are_a_sentence_until_they_go(stage_costs):
 
 def test_emulated_runs_stay_when_a_family_was_only_visited():
     costs = Costs((1.0, 1.2), (1.5, 1.5), (1.5, 1.5), backward=(2.2, 2.2), p2p=0.01)
-    order = one_f_one_b(2, 8)
-    run = simulate(order, costs)
-    measured = type(run)(run.spans, "emulated", run.num_ranks)
-    studio = show.BubbleStudio("1F1B", 2, 8, costs, measured=measured)
-    assert studio.timeline.makespan == pytest.approx(30.42) == simulate(order, costs).makespan
+    run = simulate(one_f_one_b(2, 8), costs)
+    studio = show.BubbleStudio("1F1B", 2, 8, costs, measured=recorded(run, "emulated"))
+    assert studio.timeline.makespan == pytest.approx(30.42) == run.makespan
     studio.family = "interleaved 1F1B"
     assert not studio.measured
     studio.family = "1F1B"

@@ -21,10 +21,6 @@ def swapped(span):
     return span._replace(action=others.get(str(span.action), span.action))
 
 
-def moved(span):
-    return span._replace(rank=4) if str(span.action) == "2B7" else span
-
-
 OWN = simulate(one_f_one_b(4, 8))
 
 
@@ -39,21 +35,15 @@ OWN = simulate(one_f_one_b(4, 8))
             real(OWN, lambda span: None if str(span.action) == "2B7" else span),
             "of rank 2 is nothing in the run and 2B7",
         ),
-        (real(simulate(one_f_one_b(5, 8))), "action 5 of rank 0 is 0F4 in the run and 0B0 in the schedule"),
         (
             Timeline.of([*OWN.spans, Span(4, Action(0, Kind.F, 0), 0, 1)], "real"),
             "of rank 4 is 0F0 in the run and noth",
         ),
     ],
 )
-def test_a_run_of_another_schedule_is_refused_and_never_drawn(measured, difference):
-    with pytest.raises(ValueError, match="the measured run is not of the schedule") as refused:
+def test_a_run_of_another_schedule_is_refused(measured, difference):
+    with pytest.raises(ValueError, match=f"the measured run is not of the schedule: .*{difference}"):
         show.BubbleStudio("1F1B", 4, 8, measured=measured)
-    assert difference in str(refused.value)
-    studio = show.BubbleStudio("1F1B", 4, 8, run=lambda _: measured)
-    studio.order = {"what": "run", "number": "1"}
-    assert studio.view["problem"] == f"the run failed: ValueError: {refused.value}"
-    assert (studio.measured, studio.view["runs"][1:], studio.running) == (b"", [None, None], False)
 
 
 def test_messages_and_optimizer_steps_are_no_actions_of_a_schedule():

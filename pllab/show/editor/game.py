@@ -16,6 +16,7 @@ from pllab.show.theme import ENGINE_LABELS, write_number, write_seconds
 from pllab.timeline import Timeline
 
 MOST_ACTIONS = 600
+_CLEARED = "the board is empty: place one of the next moves of a rank"
 
 
 class BoardMove(NamedTuple):
@@ -154,36 +155,17 @@ class Game:
         words = f"{self._label(first)} and {self._label(rest)} merged into {self._label(whole)}"
         self._go(replace(present, board=merge(present.board, action)), words, whole)
 
-    def _split_all(self, _: BoardMove) -> None:
-        self._go(self._present.split_all(), "every B is split into I and W")
-
-    def _merge_all(self, _: BoardMove) -> None:
-        self._go(self._present.merge_all(), "every I is merged with its W")
-
-    def _clear(self, _: BoardMove) -> None:
-        self._go(self._present.emptied(), "the board is empty: place one of the next moves of a rank")
-
-    def _reset(self, _: BoardMove) -> None:
-        self._go(self._start, "back to the first order")
-
-    def _undo(self, _: BoardMove) -> None:
-        self._show(max(0, self._at - 1), "undone" if self._at > 0 else "nothing to undo")
-
-    def _redo(self, _: BoardMove) -> None:
-        last = len(self._positions) - 1
-        self._show(min(last, self._at + 1), "redone" if self._at < last else "nothing to redo")
-
     _MOVES: ClassVar[dict[str, Callable[["Game", BoardMove], None]]] = {
         "move": _move,
         "place": _place,
         "split": _split,
         "merge": _merge,
-        "split_all": _split_all,
-        "merge_all": _merge_all,
-        "clear": _clear,
-        "undo": _undo,
-        "redo": _redo,
-        "reset": _reset,
+        "split_all": lambda game, _: game._go(game._present.split_all(), "every B is split into I and W"),
+        "merge_all": lambda game, _: game._go(game._present.merge_all(), "every I is merged with its W"),
+        "clear": lambda game, _: game._go(game._present.emptied(), _CLEARED),
+        "undo": lambda game, _: game._step("undo", -1),
+        "redo": lambda game, _: game._step("redo", 1),
+        "reset": lambda game, _: game._go(game._start, "back to the first order"),
     }
 
     def _go(self, position: Position, words: str, focus: Action | None = None) -> None:
@@ -193,6 +175,12 @@ class Game:
             at += 1
             self._positions[at:] = [position]
         self._show(at, words, focus)
+
+    def _step(self, verb: str, by: int) -> None:
+        """Go to the position before or after."""
+        at = self._at + by
+        exists = 0 <= at < len(self._positions)
+        self._show(at if exists else self._at, f"{verb}ne" if exists else f"nothing to {verb}")
 
     def _show(self, at: int, words: str, focus: Action | None = None) -> None:
         """Go to a position, judge it, and say what led there."""

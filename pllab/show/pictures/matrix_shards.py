@@ -4,8 +4,8 @@ The first weight is split by columns and the second by rows, so that the ranks m
 and in the backward for the gradient of the input.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any
 
@@ -17,13 +17,13 @@ MOST_RANKS, MOST_SIDE = 4, 8
 _LOOKS = {"whole": "F", "slice": "W", "term": "B", "sum": "C"}  # what a rank has of a matrix, and the kind it wears
 _GAP, _NAME, _ARROW = 1.1, 2.3, 1.3  # cells between two matrices, for the name of a rank, and for an all-reduce
 _ROOM = 2.0  # and above a matrix, for its words
-_STEPS = (  # what is told, and which matrices are read and made
-    ("start: every rank has all of x, its columns of A and its rows of B", "x A B"),
-    ("step 1: each rank makes its columns of h = relu(x A), alone: relu needs no other column", "x A h"),
-    ("step 2: h times the rows of B gives each rank a term of every number of y; no rank has y", "h B y"),
-    ("step 3: all-reduce: the terms are added up, and every rank has all of y", "y y"),
-    ("step 4, backward: from the gradient of y each rank makes a term of the gradient of x, dx", "h B A dx"),
-    ("step 5, backward: all-reduce: the terms are added up, and every rank has all of dx", "dx dx"),
+_STEPS = (  # what is told, and which matrices are read and made; "+ y" is the sum of the terms
+    ("start: every rank has all of x, its columns of A and its rows of B", ("x", "A", "B")),
+    ("step 1: each rank makes its columns of h = relu(x A), alone: relu needs no other column", ("x", "A", "h")),
+    ("step 2: h times the rows of B gives each rank a term of every number of y; no rank has y", ("h", "B", "y")),
+    ("step 3: all-reduce: the terms are added up, and every rank has all of y", ("y", "+ y")),
+    ("step 4, backward: from the gradient of y each rank makes a term of the gradient of x, dx", ("h", "B", "A", "dx")),
+    ("step 5, backward: all-reduce: the terms are added up, and every rank has all of dx", ("dx", "+ dx")),
 )
 
 
@@ -114,38 +114,30 @@ def moments_of(x: Matrix, a: Matrix, b: Matrix, num_ranks: int) -> list[ShardMom
     given, columns, rows = np.array(x), np.array(a), np.array(b)
     product = given @ columns
     hidden, passed = np.maximum(product, 0), (np.ones((len(x), len(b[0])), int) @ rows.T) * (product > 0)
-    mine = np.split(np.arange(len(b)), num_ranks)
-    terms = {
-        "y": [(hidden[:, part] @ rows[part]).tolist() for part in mine],
-        "dx": [(passed[:, part] @ columns[:, part].T).tolist() for part in mine],
-    }
-    slices = [
-        {
-            "x": RankMatrix("x", "whole", x),
-            **{name: _slice(name, cells.tolist(), part) for name, cells in (("A", columns), ("h", hidden))},
-            "B": RankMatrix("B", "slice", [row if k in part else [None] * len(row) for k, row in enumerate(b)]),
-        }
-        for part in mine
-    ]
-    return [_moment(words, names.split(), slices, terms) for words, names in _STEPS]
+    held = []
+    for part in np.split(np.arange(len(b)), num_ranks):
+        rank = [
+            RankMatrix("x", "whole", x),
+            *(_slice(name, cells.tolist(), part) for name, cells in (("A", columns), ("h", hidden))),
+            RankMatrix("B", "slice", [row if k in part else [None] * len(row) for k, row in enumerate(b)]),
+            RankMatrix("y", "term", (hidden[:, part] @ rows[part]).tolist()),
+            RankMatrix("dx", "term", (passed[:, part] @ columns[:, part].T).tolist()),
+        ]
+        sums = {"+ y": RankMatrix("y", "sum", (hidden @ rows).tolist())}
+        sums |= {"+ dx": RankMatrix("dx", "sum", (passed @ columns.T).tolist())}
+        held.append({one.name: one for one in rank} | sums)
+    return [_moment(words, [[rank[name] for name in names] for rank in held]) for words, names in _STEPS]
 
 
-def _moment(
-    words: str, names: list[str], slices: Sequence[Mapping[str, RankMatrix]], terms: Mapping[str, list[Matrix]]
-) -> ShardMoment:
+def _moment(words: str, ranks: list[list[RankMatrix]]) -> ShardMoment:
     """What the ranks read and make; its sentence ends with the first numbers of the terms, `3 + (-4) = -1`."""
-    *read, made = names
-    if made not in terms:
-        return ShardMoment(words, [[rank[name] for name in names] for rank in slices])
-    firsts = [term[0][0] for term in terms[made]]
-    if made not in read:
-        made_ranks = zip(slices, terms[made], strict=True)
-        ranks = [[*(rank[name] for name in read), RankMatrix(made, "term", term)] for rank, term in made_ranks]
-        return ShardMoment(f"{words}; first numbers: {firsts}", ranks)
-    total = [[sum(numbers) for numbers in zip(*rows, strict=True)] for rows in zip(*terms[made], strict=True)]
+    firsts = [held.cells[0][0] or 0 for rank in ranks for held in rank if held.has == "term"]
+    moment = ShardMoment(words, ranks)
+    if not firsts:
+        return moment
     added = " + ".join(f"({first})" if first < 0 else str(first) for first in firsts)
-    ranks = [[RankMatrix(made, "term", term), RankMatrix(made, "sum", total)] for term in terms[made]]
-    return ShardMoment(f"{words}; first number: {added} = {sum(firsts)}", ranks)
+    told = f"first number: {added} = {sum(firsts)}" if moment.is_exchange else f"first numbers: {firsts}"
+    return replace(moment, sentence=f"{words}; {told}")
 
 
 def _check(x: Matrix, a: Matrix, b: Matrix, num_ranks: int) -> None:

@@ -97,8 +97,7 @@ def _draw_bar(axes: Axes, row: float, bar: Bar, is_form: bool, top: float) -> No
     left, style = 0.0, "--" if is_form else "-"
     for kind, look in KINDS.items():
         if width := bar.get(kind, 0.0):
-            fill, line = LIGHT.fill_of(look, is_form), LIGHT.outline_of(look)
-            axes.barh(row, width, 0.84, left, color=fill, edgecolor=line, linestyle=style)
+            axes.barh(row, width, 0.84, left, **LIGHT.paint_of(look, is_form), linestyle=style)
             letter = _LETTERS[kind]
             if width > 0.02 * top * len(letter):
                 axes.annotate(letter, (left + width / 2, row), ha="center", va="center", color=LIGHT.ink, fontsize=9)

@@ -4,10 +4,8 @@ Many small messages pay many latencies; one large message cannot leave before th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from pllab.arguments import require
 from pllab.show.boxes import Box, draw_work
@@ -17,32 +15,18 @@ from pllab.show.theme import LIGHT, count_of, write_number, write_seconds
 _SMALLEST = 4000  # bytes; each further size is twice as large
 
 
-@dataclass(frozen=True)
-class BucketChoice:
-    """One size of a bucket: the messages it makes of the gradients, and what they cost."""
+class BucketChoice(NamedTuple):
+    """One size of a bucket: the gradients in bytes, a name, the bytes of each message, and what all of them take.
+
+    The predicted seconds are a latency for each message and the time of all bytes.
+    """
 
     sizes: Sequence[int]
     bucket_bytes: int
-    alpha_s: float
-    beta_s: float
+    label: str
+    filled: list[int]
+    seconds: float
     measured: Mapping[str, float] | None
-
-    @cached_property
-    def filled(self) -> list[int]:
-        """The bytes of each message."""
-        return fill_buckets(self.sizes, self.bucket_bytes)
-
-    @property
-    def label(self) -> str:
-        """`128 kB`, or what the smallest and the largest size do."""
-        if self.bucket_bytes == 1:
-            return "one each"
-        return "all in one" if self.bucket_bytes >= sum(self.sizes) else write_bytes(self.bucket_bytes)
-
-    @property
-    def seconds(self) -> float:
-        """Predicted: a latency for each message, and the time of all bytes."""
-        return self.alpha_s * len(self.filled) + self.beta_s * sum(self.sizes)
 
     def __str__(self) -> str:
         """`4 kB: 99 messages, the largest 262 kB, predicted 28.6 ms (simulated)`, and what was measured."""
@@ -78,13 +62,11 @@ def draw_buckets(
     Raises:
         ValueError: no gradients, a cost below 0, or a bucket of less than a byte.
     """
-    choices = choices_of(sizes, alpha_s, beta_s, measured)
+    require(bucket_bytes is None or bucket_bytes >= 1, f"bucket_bytes is {bucket_bytes}; give 1 or more")
+    choices = choices_of(sizes, alpha_s, beta_s, measured, bucket_bytes)
     top = 1.05e3 * max(max(choice.seconds, (choice.measured or {}).get("high", 0.0)) for choice in choices)
     if bucket_bytes is not None:
-        require(bucket_bytes >= 1, f"bucket_bytes is {bucket_bytes}; give 1 or more")
-        points = {choice.bucket_bytes: choice.measured for choice in choices}
-        place = min(bucket_bytes, sum(sizes))
-        choices = [BucketChoice(sizes, place, alpha_s, beta_s, points.get(place))]
+        choices = [choice for choice in choices if choice.bucket_bytes == min(bucket_bytes, sum(sizes))]
     costs = f"{write_number(alpha_s * 1e6)} us per message + {write_number(beta_s * 1e9)} ns per byte"
     title = f"{len(sizes)} gradients, {write_bytes(sum(sizes))}. predicted: {costs} (simulated from measured costs)"
     drawn = _draw(choices, top, "" if bucket_bytes is None else str(choices[0]))
@@ -107,9 +89,13 @@ def _draw(choices: Sequence[BucketChoice], top_ms: float, title: str) -> Any:
 
 
 def choices_of(
-    sizes: Sequence[int], alpha_s: float, beta_s: float, measured: Sequence[Mapping[str, float]] = ()
+    sizes: Sequence[int],
+    alpha_s: float,
+    beta_s: float,
+    measured: Sequence[Mapping[str, float]] = (),
+    bucket_bytes: int | None = None,
 ) -> list[BucketChoice]:
-    """The sizes of a bucket that are shown, from the smallest.
+    """The sizes of a bucket that are shown, from the smallest, and one more if it is asked for.
 
     Raises:
         ValueError: no gradients, or a cost below 0.
@@ -120,8 +106,14 @@ def choices_of(
     total = sum(sizes)
     points = {min(int(point["bucket_bytes"]), total): point for point in measured}
     doubled = (_SMALLEST * 2**step for step in range(total.bit_length()))
-    chosen = sorted({1, total, *points, *(size for size in doubled if size < total)})
-    return [BucketChoice(sizes, size, alpha_s, beta_s, points.get(size)) for size in chosen]
+    chosen = sorted({1, total, *points, min(bucket_bytes or 1, total), *(size for size in doubled if size < total)})
+    choices = []
+    for size in chosen:
+        label = "one each" if size == 1 else "all in one" if size == total else write_bytes(size)
+        filled = fill_buckets(sizes, size)
+        seconds = alpha_s * len(filled) + beta_s * total
+        choices.append(BucketChoice(sizes, size, label, filled, seconds, points.get(size)))
+    return choices
 
 
 def fill_buckets(sizes: Sequence[int], bucket_bytes: float) -> list[int]:

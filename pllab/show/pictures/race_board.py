@@ -156,9 +156,8 @@ class Race:
 
 
 def _draw_runner(axes: Axes, row: int, runner: Contestant, top: float) -> None:
-    fill = LIGHT.fill_of("F") if row else mix(LIGHT.held, LIGHT.ground, 0.45)
-    edge = LIGHT.outline_of("F") if row else LIGHT.held_line
-    axes.barh(row, runner.speed, height=0.56, color=fill, edgecolor=edge, linewidth=1)
+    pale = {"facecolor": mix(LIGHT.held, LIGHT.ground, 0.45), "edgecolor": LIGHT.held_line}
+    axes.barh(row, runner.speed, height=0.56, **(LIGHT.paint_of("F") if row else pale), linewidth=1)
     if len(runner.rates) > 1:
         spread = [[runner.speed - runner.low], [runner.high - runner.speed]]
         axes.errorbar(runner.speed, row, xerr=spread, color=INK, capsize=5, linewidth=2)

@@ -149,8 +149,7 @@ def _draw_group(axes: Axes, ranks: Sequence[Place], number: int, *, is_dashed: b
 
 
 def _draw_ranks(axes: Axes, places: Mapping[int, Place], number: int) -> None:
-    kind = KINDS[number % len(KINDS)]
-    box = {"boxstyle": "square,pad=0.3", "facecolor": LIGHT.fill_of(kind), "edgecolor": LIGHT.outline_of(kind)}
+    box = {"boxstyle": "square,pad=0.3", **LIGHT.paint_of(KINDS[number % len(KINDS)])}
     for rank, place in places.items():
         words = f"{rank} {letter_of(number)}"
         axes.text(*place, words, ha="center", va="center", fontsize=10, color=LIGHT.ink, bbox=box, zorder=2)

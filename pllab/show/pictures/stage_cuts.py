@@ -153,12 +153,7 @@ def _draw_row(axes: Axes, row: int, cut: StageCut, *, is_best: bool) -> None:
 
 
 def _look(is_slowest: bool) -> dict[str, Any]:
-    kind = "B" if is_slowest else "F"
-    return {
-        "color": LIGHT.fill_of(kind),
-        "edgecolor": LIGHT.outline_of(kind),
-        "linewidth": 2.2 if is_slowest else 0.8,
-    }
+    return {**LIGHT.paint_of("B" if is_slowest else "F"), "linewidth": 2.2 if is_slowest else 0.8}
 
 
 def _finish(axes: Axes, title: str, below: str, rows: Sequence[str]) -> None:

@@ -61,6 +61,7 @@ def _view_of(timeline: Timeline, title: str) -> dict[str, Any]:
     """A timeline that starts at zero, as the browser needs it."""
     engine = f"engine: {ENGINE_LABELS[timeline.engine]}"
     labels = Labels.of(timeline)
+    idle = [(rank, *time) for rank in range(timeline.num_ranks) for time in timeline.idle_times(rank)]
     return {
         "title": f"{title}, {engine}" if title else engine,
         "summary": describe_timeline(timeline).partition(", ")[2],
@@ -68,7 +69,10 @@ def _view_of(timeline: Timeline, title: str) -> dict[str, Any]:
         "digits": labels.digits,  # of the number of the last micro-batch
         "spans": [_row_of(span, labels) for span in timeline.spans],
         "frames": frames_of(timeline),
-        "gaps": _gaps_of(timeline),
+        "gaps": [
+            {"rank": rank, "start": start, "end": end, "lasts": write_seconds(end - start)}
+            for rank, start, end, _ in idle
+        ],
         "ticks": ticks_of(timeline.makespan, 7, write_seconds),
     }
 
@@ -104,13 +108,11 @@ def _moments(timeline: Timeline) -> list[float]:
 
 
 def _sentence_at(timeline: Timeline, running: list[int], time: float, staged: bool) -> str:
-    labels: dict[int, list[str]] = {rank: [] for rank in range(timeline.num_ranks)}
-    for index in running:
-        span = timeline.spans[index]
-        labels[span.rank].append(label_of(span.action, staged))
-    ranks = [
-        f"rank {rank} runs {' and '.join(texts)}" if texts else f"rank {rank} is idle" for rank, texts in labels.items()
-    ]
+    spans = [timeline.spans[index] for index in running]
+    ranks = []
+    for rank in range(timeline.num_ranks):
+        labels = " and ".join(label_of(span.action, staged) for span in spans if span.rank == rank)
+        ranks.append(f"rank {rank} runs {labels}" if labels else f"rank {rank} is idle")
     return f"t = {write_seconds(time)}: {', '.join(ranks)}"
 
 
@@ -123,12 +125,3 @@ def _row_of(span: Span, labels: Labels) -> dict[str, Any]:
         "to": write_seconds(span.end),
         "lasts": write_seconds(span.duration),
     }
-
-
-def _gaps_of(timeline: Timeline) -> list[dict[str, Any]]:
-    """The idle times of all ranks as the browser needs them."""
-    return [
-        {"rank": rank, "start": start, "end": end, "lasts": write_seconds(end - start)}
-        for rank in range(timeline.num_ranks)
-        for start, end, _ in timeline.idle_times(rank)
-    ]

@@ -124,6 +124,7 @@ class BubbleStudio(Widget):
         timeout_s: float = 60.0,
     ) -> None:
         chosen = family_of_schedule(family) if isinstance(family, Schedule) else family_of(str(family))
+        self._inputs = list(self.class_trait_names(is_input=True))
         self._families = ({chosen.name: chosen} if chosen.sizes else {}) | FAMILIES
         self._run, self._timeout_s = run, timeout_s
         other = family_of(compare, self._families) if compare else None
@@ -140,18 +141,14 @@ class BubbleStudio(Widget):
         )
         self._draw(self._screen)
         self._follow()
-        self.observe(self._follow, names=[*self._inputs(), "stamp"])
+        self.observe(self._follow, names=[*self._inputs, "stamp"])
         self.observe(self._obey, names="order")
-
-    @classmethod
-    def _inputs(cls) -> list[str]:
-        return list(cls.class_trait_names(is_input=True))
 
     def _options(self) -> dict[str, Any]:
         """What the controls offer; the sizes are where a stepper stops, and others can be typed."""
         costs = self._setting.costs
         return {
-            "inputs": self._inputs(),
+            "inputs": self._inputs,
             "families": [
                 {"name": one.name, "story": STORIES.get(one.name, ""), "is_own": one.sizes is not None}
                 for one in self._families.values()
@@ -222,7 +219,7 @@ class BubbleStudio(Widget):
     def _follow(self, _: Any = None) -> None:
         """Show the present settings: once for all traits that changed together, and in one message."""
         try:
-            inputs = {name: getattr(self, name) for name in self._inputs()}
+            inputs = {name: getattr(self, name) for name in self._inputs}
             setting = self._setting.after(inputs, self._families)
         except ValueError as error:  # a stage without three costs
             self._request = None

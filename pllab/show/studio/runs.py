@@ -153,10 +153,6 @@ class Screen(NamedTuple):
     compared: Shown | None = None
     measured: Shown | None = None
 
-    def runs(self) -> list[Shown]:
-        """The runs that are not None."""
-        return [one for one in self if one is not None]
-
     def to_bytes(self) -> list[bytes]:
         """The actions of the three runs, as `readActions` in actions.js reads them.
 

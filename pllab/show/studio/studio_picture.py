@@ -38,7 +38,7 @@ def draw_studio(screen: Screen, memory_limit: float | None = None, steady: bool 
 def describe_studio(screen: Screen, memory_limit: float | None = None, steady: bool = False) -> str:
     """Sizes and numbers in a sentence for each run."""
     sentences = []
-    for one in screen.runs():
+    for one in filter(None, screen):
         measure = one.steady if steady else one.step
         length = "a step every" if steady else "makespan"
         held = max(one.most_held)

@@ -1,13 +1,13 @@
 """A studio in a bare page as a test reads it: where its plots draw an instant, and the pixels and words there."""
 
 import re
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 from pllab import show
-from pllab.simulate import Costs, simulate
-from pllab.timeline import Timeline
+from pllab.simulate import simulate
 from tests.browser import bench
 from tests.browser.bench import expect
+from tests.show.recorded import recorded
 
 # The studio's own functions as `window.parts`, and what it writes on its canvases from now on as `window.written`.
 PREPARE = f"""async (source) => {{
@@ -47,17 +47,6 @@ WRITTEN_ON = """(canvas) => {
 PICTURE = "canvas => canvas.toDataURL()"
 
 
-@dataclass(frozen=True)
-class Place:
-    """An instant of a rank in a plot: the left upper corner of what is drawn there, and the height of its parts."""
-
-    x: float
-    y: float
-    box: float
-    mem: float
-    pitch: float
-
-
 class Plot:
     """One schedule on screen, with the times in view."""
 
@@ -69,7 +58,8 @@ class Plot:
         self.big, self.rest = self.head.locator(".pl-big"), self.head.locator(".pl-rest")
 
     def at(self, rank, time):
-        return Place(**self.pic.evaluate(PLACE, [rank, time, self.view, self.ranks]))
+        """The left upper corner, x and y, of what is drawn at an instant; heights of box and memory, and row to row."""
+        return SimpleNamespace(**self.pic.evaluate(PLACE, [rank, time, self.view, self.ranks]))
 
     def pixels(self, x, y, wide=1, high=1, above=False):
         """Colours with their opacity from left to right and down: `("#FFFFFF", 255)`."""
@@ -116,7 +106,7 @@ def mount(page, studio):
 
 def run_slowly(schedule):
     """A run a tenth slower than predicted."""
-    return Timeline.of(simulate(schedule, Costs(1.1, 1.1, 1.1)).spans, "real", schedule.num_ranks)
+    return recorded(simulate(schedule), slower=1.1)
 
 
 def live_of(root):

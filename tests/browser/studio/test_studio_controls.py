@@ -47,18 +47,11 @@ def test_steppers_go_in_doublings_and_keep_what_is_typed(chromium_page, root, st
     assert len(sizes) < 35 and all(other <= 1.5 * one for one, other in pairwise(sizes[1:]))
     more.click()
     expect(box).to_have_value("512")
-    box.fill("4")
-    box.press("Enter")
+    bench.enter(box, "4")
     ranks = root.get_by_role("spinbutton", name="Ranks")
-    for typed, key, held in (
-        ("2.7", "Enter", 3),
-        ("99", "Tab", 64),
-        ("-4", "Enter", 1),
-        ("11", "Tab", 11),
-        ("", "Tab", 11),
-    ):
-        ranks.fill(typed)
-        ranks.press(key)
+    typed_in = [("2.7", "Enter", 3), ("99", "Tab", 64), ("-4", "Enter", 1), ("11", "Tab", 11), ("", "Tab", 11)]
+    for typed, key, held in typed_in:
+        bench.enter(ranks, typed, key)
         expect(ranks).to_have_value(str(held))
         plot.has(f"{held} rank")
         assert studio.num_ranks == held
@@ -72,27 +65,24 @@ def test_costs_carry_their_unit_on_a_projector_too(chromium_page):
     studio = show.BubbleStudio("1F1B", 4, 8, Costs(0.02, 0.018, 0.016, p2p=0.0005), projector=True)
     root = mount(chromium_page, studio)
     drawer = open_drawer(root)
-    boxes = [
-        drawer.get_by_role("spinbutton", name=name, exact=True)
-        for name in ("forward F, ms", "backward of the inputs I, ms", "backward of the weights W, ms", "message, ms")
-    ]
+
+    def enter(box, text):
+        bench.enter(box, text)
+        expect(Plot(root).rest).to_contain_text(f"one step {write_seconds(studio.timeline.makespan)}")
+
+    names = ("forward F, ms", "backward of the inputs I, ms", "backward of the weights W, ms", "message, ms")
+    boxes = [drawer.get_by_role("spinbutton", name=name, exact=True) for name in names]
     expect(boxes[0]).to_be_focused()
     assert [box.input_value() for box in boxes] == ["20", "18", "16", "0.5"]
-    boxes[0].fill("40")
-    boxes[0].press("Enter")
-    expect(Plot(root).rest).to_contain_text(f"one step {write_seconds(studio.timeline.makespan)}")
+    enter(boxes[0], "40")
     assert studio.forward == pytest.approx(0.04) and studio.timeline.makespan > 0.5
-    boxes[0].fill("")
-    boxes[0].press("Enter")
+    enter(boxes[0], "")
     expect(boxes[0]).to_have_value("40")
     drawer.get_by_text("Costs per stage").click()
     cell = drawer.get_by_role("spinbutton", name="W of stage 2, ms")
     expect(cell).to_have_attribute("placeholder", "16")
-    cell.fill("48")
-    cell.press("Enter")
-    expect(Plot(root).rest).to_contain_text(f"one step {write_seconds(studio.timeline.makespan)}")
-    assert studio.costs.duration(2, Kind.W) == pytest.approx(0.048)
-    assert studio.costs.duration(1, Kind.W) == pytest.approx(0.016)
+    enter(cell, "48")
+    assert [studio.costs.duration(stage, Kind.W) for stage in (2, 1)] == pytest.approx([0.048, 0.016])
     drawer.get_by_role("button", name="Same for all").click()
     expect(Plot(root).rest).to_contain_text(f"one step {write_seconds(studio.timeline.makespan)}")
     assert studio.costs.num_stages is None
@@ -126,9 +116,7 @@ def test_a_box_that_is_typed_in_is_never_rewritten(chromium_page, root, studio):
         expect(box).to_have_value(typed)
     assert (studio.memory_limit, studio.forward, studio.num_ranks, studio.num_microbatches) == (20, 20, 10, 10)
     assert studio.stage_costs["1"][0] == 30
-    limit = root.get_by_role("spinbutton", name="memory limit")
-    limit.fill("")
-    limit.press("Tab")
+    bench.enter(root.get_by_role("spinbutton", name="memory limit"), "", "Tab")
     chromium_page.wait_for_function("model.get('memory_limit') === null")
 
 
@@ -144,8 +132,7 @@ def test_a_limit_that_is_exceeded_is_red_everywhere(chromium_page):
     assert column.index(LIGHT.over) < column.index(LIGHT.held), "what is above the limit is red"
     place = other.at(1, 12.0)
     assert LIGHT.over not in [one for one, _ in other.pixels(place.x + 1, place.y + place.box + 1, 1, place.mem)]
-    open_drawer(root).get_by_role("spinbutton", name="memory limit").fill("8")
-    chromium_page.keyboard.press("Enter")
+    bench.enter(open_drawer(root).get_by_role("spinbutton", name="memory limit"), "8")
     expect(plot.rest.locator(".pl-over")).to_have_count(0)
 
 
@@ -162,34 +149,26 @@ def test_the_timeline_is_near_and_arrows_walk_it(chromium_page, pair):
         if chromium_page.evaluate("document.activeElement.className") != "pl-pic":
             press("Tab")
     expect(root.locator(".pl-pic").first).to_be_focused()
-    press("ArrowRight")
-    expect(live).to_contain_text("0F0, rank 0: forward of micro-batch 0, 0 s to 1 s. It needs nothing")
-    press("ArrowDown")
-    press("End")
-    press("ArrowLeft")
-    expect(live).to_have_text(
-        "1B6, rank 1: backward of micro-batch 6, 26 s to 28 s. The rank was idle 1 s, waiting for 2B6 of rank 2."
-    )
-    assert studio.selected == "1B6"
-    press("Home")
-    expect(live).to_contain_text(
-        "1F0, rank 1: forward of micro-batch 0, 1 s to 2 s. The rank was idle 1 s, waiting for 0F0 of rank 0."
-    )
-    for rank in (2, 3):
-        press("ArrowDown")
-        expect(live).to_contain_text(f"rank {rank}:")
-    press("ArrowDown")
-    expect(root.locator(".pl-pic").nth(1)).to_be_focused()
-    press("ArrowRight")
-    expect(live).to_contain_text("0F0, rank 0: forward")
+    backward = "1B6, rank 1: backward of micro-batch 6, 26 s to 28 s. The rank was idle 1 s, waiting for 2B6 of rank 2."
+    forward = "1F0, rank 1: forward of micro-batch 0, 1 s to 2 s. The rank was idle 1 s, waiting for 0F0 of rank 0."
+    for keys, plot, said in [
+        (["ArrowRight"], 0, "0F0, rank 0: forward of micro-batch 0, 0 s to 1 s. It needs nothing"),
+        (["ArrowDown", "End", "ArrowLeft"], 0, backward),
+        (["Home"], 0, forward),
+        (["ArrowDown"], 0, "rank 2:"),
+        (["ArrowDown"], 0, "rank 3:"),
+        (["ArrowDown", "ArrowRight"], 1, "0F0, rank 0: forward"),
+    ]:
+        bench.press(chromium_page, *keys)
+        expect(live).to_contain_text(said)
+        expect(root.locator(".pl-pic").nth(plot)).to_be_focused()
+        assert said != backward or studio.selected == "1B6"
     press("ArrowUp")
     expect(root.locator(".pl-pic").first).to_be_focused()
     press("Escape")
     assert studio.selected == ""
-    press("Tab")
-    press("Tab")
-    focused = chromium_page.evaluate("document.activeElement.closest('.pl-foot') !== null")
-    assert focused, "the tour comes behind the plots"
+    bench.press(chromium_page, "Tab", "Tab")
+    assert chromium_page.evaluate("document.activeElement.closest('.pl-foot') !== null"), "the tour is behind the plots"
     assert set(chromium_page.evaluate("window.passed")) <= {"Tab", "Escape"}
 
 
@@ -203,11 +182,9 @@ def test_keys_in_the_row_and_the_drawer_stay_in_the_studio(chromium_page, root, 
     for name in (*row, "more micro-batches", "one step", "steady state", "more…"):
         press("ArrowRight")
         assert chromium_page.evaluate(focused) == name
-    press("ArrowLeft")
-    press("Space")
+    bench.press(chromium_page, "ArrowLeft", "Space")
     expect(Plot(root).rest).to_contain_text("a step every")
-    for key in ("ArrowDown", "ArrowUp", "ArrowRight", "Enter"):
-        press(key)
+    bench.press(chromium_page, "ArrowDown", "ArrowUp", "ArrowRight", "Enter")
     expect(root.get_by_role("dialog")).to_be_visible()
     drawer = root.get_by_role("dialog")
     drawer.get_by_role("checkbox", name="a shade per micro-batch").focus()
@@ -216,12 +193,10 @@ def test_keys_in_the_row_and_the_drawer_stay_in_the_studio(chromium_page, root, 
     drawer.locator("summary").focus()
     press("Space")
     expect(drawer.get_by_role("spinbutton", name="F of stage 0")).to_be_visible()
-    press("ArrowDown")
-    press("Escape")
+    bench.press(chromium_page, "ArrowDown", "Escape")
     expect(root.get_by_role("dialog")).to_have_count(0)
     assert chromium_page.evaluate(focused) == "more…"
-    for key in ("x", "d", "a", "m", "1", "Home", "End", "ArrowDown"):
-        press(key)
+    bench.press(chromium_page, "x", "d", "a", "m", "1", "Home", "End", "ArrowDown")
     assert chromium_page.evaluate("window.passed") == []
     assert studio.shades
 
@@ -231,10 +206,12 @@ def test_step_and_play_say_who_is_busy(own_page, studio):
     own_page.clock.install()
     root = mount(own_page, studio)
     live, drawer = live_of(root), open_drawer(root)
-    drawer.get_by_role("button", name="Step forward").click()
-    expect(live).to_have_text("t = 0 s, 1 of 4 ranks busy: rank 0 F0, rank 1 idle, rank 2 idle, rank 3 idle")
-    drawer.get_by_role("button", name="Step forward").click()
-    expect(live).to_have_text("t = 1 s, 2 of 4 ranks busy: rank 0 F1, rank 1 F0, rank 2 idle, rank 3 idle")
+    for said in (
+        "t = 0 s, 1 of 4 ranks busy: rank 0 F0, rank 1 idle, rank 2 idle, rank 3 idle",
+        "t = 1 s, 2 of 4 ranks busy: rank 0 F1, rank 1 F0, rank 2 idle, rank 3 idle",
+    ):
+        drawer.get_by_role("button", name="Step forward").click()
+        expect(live).to_have_text(said)
     root.locator(".pl-pic").focus()
     own_page.keyboard.press("Space")
     expect(root.get_by_role("button", name="Pause")).to_be_visible()
@@ -244,11 +221,9 @@ def test_step_and_play_say_who_is_busy(own_page, studio):
     own_page.clock.run_for(60_000)
     expect(live).to_contain_text("t = 33 s, 0 of 4 ranks busy")
     expect(root.get_by_role("button", name="Play")).to_be_visible()
-    own_page.keyboard.press(",")
-    own_page.keyboard.press(",")
+    bench.press(own_page, ",", ",")
     expect(live).to_contain_text("t = 2")
-    own_page.keyboard.press(".")
-    own_page.keyboard.press("Escape")
+    bench.press(own_page, ".", "Escape")
     expect(live).to_contain_text("1F1B. Look at the staircases")
 
 

@@ -8,12 +8,7 @@ from pllab.show.studio.settings import FAMILIES
 from pllab.show.theme import write_percent
 from tests.browser import bench
 from tests.browser.bench import expect
-from tests.browser.studio.studio_screen import (
-    PREPARE,
-    Plot,
-    is_near,
-    open_drawer,
-)
+from tests.browser.studio.studio_screen import PREPARE, Plot, is_near, open_drawer
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
@@ -29,15 +24,11 @@ def open_page(page, path, studio):
     return root, asked
 
 
-def download_csv(root):
+def csv_of(root):
+    """The name of the file that the page saves, and the rows of the schedule in it."""
     with root.page.expect_download() as download:
         open_drawer(root).get_by_role("button", name="CSV").click()
-    return download.value
-
-
-def rows_in(download):
-    """The rows of the schedule that was saved."""
-    return Schedule.from_csv(download.path().read_text()).rows
+    return download.value.suggested_filename, Schedule.from_csv(download.value.path().read_text()).rows
 
 
 @bench.both_schemes
@@ -54,18 +45,14 @@ def test_the_page_keeps_its_controls_without_kernel_or_network(chromium_page, tm
         chromium_page.keyboard.press(str(key))
         expect(root.locator(".pl-name").first).to_have_text(family)
         expect(plot.big).to_have_text(write_percent(show.BubbleStudio(family, 4, 8).timeline.bubble_fraction))
-    for name, sizes in (
-        ("more ranks", "8 ranks, 8"),
-        ("more micro-batches", "8 ranks, 16"),
-        ("fewer ranks", "4 ranks, 16"),
-    ):
+    steps = [("more ranks", "8 ranks, 8"), ("more micro-batches", "8 ranks, 16"), ("fewer ranks", "4 ranks, 16")]
+    for name, sizes in steps:
         root.get_by_role("button", name=name).click()
         plot.has(sizes)
     root.get_by_role("combobox", name="Compare with").select_option("GPipe")
     expect(root.locator(".pl-big")).to_have_text(["15.8 %", "15.8 %"])  # 3 / 19, both
     box = root.get_by_role("spinbutton", name="Micro-batches", exact=True)
-    box.fill("29")
-    box.press("Enter")
+    bench.enter(box, "29")
     plot.has("4 ranks, 32 micro-batches")
     expect(box).to_have_value("32")
     menu = root.get_by_role("combobox", name="Schedule")
@@ -74,9 +61,8 @@ def test_the_page_keeps_its_controls_without_kernel_or_network(chromium_page, tm
     menu.select_option("ZB-H2")
     root.get_by_role("button", name="steady state").click()
     expect(plot.big).to_have_text("0 %")
-    download = download_csv(root)
-    assert download.suggested_filename == "zb-h2-4-ranks-32-micro-batches.csv"
-    assert rows_in(download) == show.BubbleStudio("ZB-H2", 4, 32).schedule.rows
+    rows = show.BubbleStudio("ZB-H2", 4, 32).schedule.rows
+    assert csv_of(root) == ("zb-h2-4-ranks-32-micro-batches.csv", rows)
     assert all(url.startswith(("file:", "blob:")) for url in asked), asked
 
 
@@ -96,7 +82,7 @@ def test_a_schedule_with_any_name_is_drawn_and_its_csv_is_that_of_the_picture(ch
     root.get_by_role("button", name="more micro-batches").click()
     missing = f"the page has no {name} for 2 ranks and 4 micro-batches; choose another size"
     expect(alert).to_have_text(missing)
-    assert rows_in(download_csv(root)) == mine.rows
+    assert csv_of(root)[1] == mine.rows
     menu.select_option("1F1B")
     expect(alert).to_have_count(0)
     dimmed = menu.locator("option:disabled").first

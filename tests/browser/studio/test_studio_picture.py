@@ -12,13 +12,7 @@ from pllab.show.theme import DARK, LIGHT, mix, write_percent
 from pllab.simulate import Costs, gaps
 from tests.browser import bench
 from tests.browser.bench import expect
-from tests.browser.studio.studio_screen import (
-    Plot,
-    is_near,
-    live_of,
-    mount,
-    span_of,
-)
+from tests.browser.studio.studio_screen import Plot, is_near, live_of, mount, span_of
 from tests.show.colours import contrast
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
@@ -94,8 +88,7 @@ def test_projector_enlarges_the_picture_and_fills_the_screen(chromium_page):
         assert root.bounding_box() == before, "it comes back where it was"
     chromium_page.keyboard.press("f")
     chromium_page.wait_for_function("document.fullscreenElement !== null")
-    chromium_page.keyboard.press("ArrowRight")
-    chromium_page.keyboard.press("Escape")
+    bench.press(chromium_page, "ArrowRight", "Escape")
     chromium_page.wait_for_function("!model.busy && !Object.keys(model.changed).length")  # the kernel knows
     assert studio.selected == "" and root.bounding_box()["x"] == 0, "Escape lets go of an action first"
     chromium_page.evaluate("document.exitFullscreen()")  # as the browser's own Escape does
@@ -229,21 +222,21 @@ def test_pointing_lights_the_whole_way_in_all_plots(chromium_page, pair):
 
 def test_a_click_keeps_an_action_and_another_lets_go(chromium_page, root, studio):
     plot, live = Plot(root), live_of(root)
-    plot.click(2, 7.0)
     kept = "2B0, rank 2: backward of micro-batch 0, 6 s to 8 s. The rank was idle 2 s, waiting for 3B0 of rank 3."
-    for leave in (lambda: chromium_page.mouse.move(2, 2), lambda: plot.point(0, 7.0)):
-        leave()
-        expect(live).to_have_text(kept)
-    assert studio.selected == "2B0"
-    plot.click(2, 7.0)
-    assert studio.selected == ""
-    plot.click(3, 30.5)
-    expect(live).to_have_text("Rank 3 idle 27 s to 33 s, 6 s: nothing left to do, and the step ends at a barrier.")
-    assert studio.selected == "", "a gap is read and not chosen"
-    plot.pic.focus()
-    chromium_page.keyboard.press("Escape")
-    chromium_page.mouse.move(2, 2)
-    expect(live).to_contain_text("1F1B. Look at the staircases")
+    gap = "Rank 3 idle 27 s to 33 s, 6 s: nothing left to do, and the step ends at a barrier."
+    leave = lambda: chromium_page.mouse.move(2, 2)  # noqa: E731
+    for act, said, selected in [
+        (lambda: plot.click(2, 7.0), kept, "2B0"),
+        (leave, kept, "2B0"),
+        (lambda: plot.point(0, 7.0), kept, "2B0"),
+        (lambda: plot.click(2, 7.0), "1F1B. Look at the staircases", ""),
+        (lambda: plot.click(3, 30.5), gap, ""),  # a gap is read and not chosen
+        (leave, gap, ""),
+        (lambda: plot.pic.press("Escape"), "1F1B. Look at the staircases", ""),
+    ]:
+        act()
+        expect(live).to_contain_text(said)
+        assert studio.selected == selected
     studio.selected = "1F3"  # chosen in Python
     bench.push(chromium_page, studio, "selected")
     expect(live).to_contain_text("1F3, rank 1: forward of micro-batch 3")

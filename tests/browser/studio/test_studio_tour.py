@@ -24,12 +24,6 @@ BOXES = """root => [...root.querySelectorAll(
   })"""
 
 
-@pytest.fixture
-def touring(chromium_page):
-    studio = show.BubbleStudio("1F1B", 4, 8, run=run_slowly)
-    return studio, mount(chromium_page, studio)
-
-
 def is_at(root, studio, stop):
     """The stop is pressed, its family on screen, and its sentence says what to look at."""
     stops = root.get_by_role("button", name=re.compile("^Stop "))
@@ -45,8 +39,9 @@ def is_at(root, studio, stop):
         expect(live_of(root)).to_have_text(re.compile("^Idle .* on all ranks, real: "))
 
 
-def test_buttons_numbers_and_a_clicker_go_from_stop_to_stop(chromium_page, touring):
-    studio, root = touring
+def test_buttons_numbers_and_a_clicker_go_from_stop_to_stop(chromium_page):
+    studio = show.BubbleStudio("1F1B", 4, 8, run=run_slowly)
+    root = mount(chromium_page, studio)
     back, ahead = (root.get_by_role("button", name=name, exact=True) for name in ("Back", "Next"))
     back.click()
     is_at(root, studio, 0)
@@ -77,8 +72,7 @@ def test_without_a_run_the_last_stop_is_dimmed_and_says_what_is_missing(chromium
     expect(stop).to_be_disabled()
     expect(stop).to_have_attribute("title", "no run to show: BubbleStudio(..., run=run_emulated) has one")
     root.locator(".pl-pic").focus()
-    for key in "45":
-        chromium_page.keyboard.press(key)
+    bench.press(chromium_page, "4", "5")
     is_at(root, studio, 3)
     expect(root.get_by_role("button", name="Next", exact=True)).to_be_disabled()
 

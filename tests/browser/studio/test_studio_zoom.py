@@ -7,14 +7,9 @@ import pytest
 from pllab import show
 from pllab.show.theme import LIGHT
 from pllab.simulate import Costs
+from tests.browser import bench
 from tests.browser.bench import expect
-from tests.browser.studio.studio_screen import (
-    WRITTEN_ON,
-    Plot,
-    live_of,
-    mount,
-    open_drawer,
-)
+from tests.browser.studio.studio_screen import WRITTEN_ON, Plot, live_of, mount, open_drawer
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
@@ -34,7 +29,7 @@ def test_only_the_wheel_with_ctrl_zooms_and_the_plain_one_scrolls_the_page(chrom
     assert plot.picture() == whole
     chromium_page.evaluate("window.scrollTo(0, 0)")
     chromium_page.wait_for_function("window.scrollY === 0")
-    plot.point(1, 20.0)
+    plot.point(1, 20)
     chromium_page.keyboard.down("Control")
     chromium_page.mouse.wheel(0, -208)
     chromium_page.keyboard.up("Control")
@@ -54,19 +49,15 @@ def test_only_the_wheel_with_ctrl_zooms_and_the_plain_one_scrolls_the_page(chrom
     chromium_page.mouse.up()
     assert plot.picture() != zoomed
     assert axis_of(root)[-1] > times[-1] or axis_of(root)[0] > times[0]
-    for back in ("0", "Escape"):
-        plot.pic.focus()
-        chromium_page.keyboard.press(back)
-        chromium_page.mouse.move(2, 2)
-        assert plot.picture() == whole
-        chromium_page.keyboard.press("+")
-        assert plot.picture() != whole
-    chromium_page.keyboard.press("Escape")
+    plot.pic.focus()
+    chromium_page.mouse.move(2, 2)
+    for key, is_whole in (("0", True), ("+", False), ("Escape", True), ("+", False), ("Escape", True)):
+        chromium_page.keyboard.press(key)
+        assert (plot.picture() == whole) is is_whole
     drawer = open_drawer(root)
-    drawer.get_by_role("button", name="Zoom in").click()
-    assert plot.picture() != whole
-    drawer.get_by_role("button", name="Fit").click()
-    assert plot.picture() == whole
+    for name, is_whole in (("Zoom in", False), ("Fit", True)):
+        drawer.get_by_role("button", name=name).click()
+        assert (plot.picture() == whole) is is_whole
 
 
 def axis_of(root):
@@ -103,6 +94,5 @@ def test_32_by_256_is_one_tint_beside_the_other(chromium_page):
     plot.point(16, 0.5 * long)
     expect(live_of(root)).to_contain_text("rank 16")
     plot.pic.focus()
-    for _ in range(8):
-        chromium_page.keyboard.press("+")
+    bench.press(chromium_page, *"++++++++")
     assert any(re.fullmatch(r"[FB]\d+", one) for one in plot.words()[40:]), "boxes again when zoomed in"
