@@ -1,57 +1,49 @@
 """The commands for teachers: the table, and JSON that is the same every time."""
 
 import json
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from pllab.cli import main
-from pllab.lesson import Outcome, Verdict
-from pllab.lesson.exercise import find
-from pllab.lesson.grading import Grade, Sheet
 from pllab.lesson.sandbox import Limits
-from pllab.lesson.verdict import refusal
-from tests.lesson.handed_in import UNFENCED_FLAG
+from tests.lesson.handed_in import UNFENCED_FLAG, hand_in
 
 SHARE = "def my_share(items, rank, world_size):\n    return items[rank::world_size]"
-SHEETS = [
-    Sheet("wrong.ipynb", (Grade(refusal(find("00.1"), "twice", "Once.")),)),
-    Sheet("right.ipynb", (Grade(Verdict(exercise=find("00.1"), outcome=Outcome.RIGHT)),)),
-]
-TABLE = """wrong.ipynb   0 of 1 points
-  00.1  0 of 1  not yet          twice: Once.
-right.ipynb   1 of 1 points
-  00.1  1 of 1  right
-2 graded in """
+
+
+def test_the_table_and_the_json(capsys, tmp_path):
+    right = hand_in(tmp_path / "right.ipynb", ("00.1", SHARE, "my_share"))
+    wrong = hand_in(tmp_path / "wrong.ipynb", ("00.1", SHARE.replace("[rank::world_size]", ""), "my_share"))
+    assert main(["grade", str(wrong), "--json", str(right), *UNFENCED_FLAG]) == 0
+    output = capsys.readouterr()
+    sheets = json.loads(output.out)["submissions"]
+    assert [(sheet["points"], sheet["of"]) for sheet in sheets] == [(0, 1), (1, 1)]
+    assert [sheet["exercises"][0]["outcome"] for sheet in sheets] == ["not yet", "right"]
+    assert sheets[0]["exercises"][0]["hint_id"]
+    assert "right.ipynb is graded" in output.err
+    assert main(["grade", str(right), str(wrong), "--jobs", "1", *UNFENCED_FLAG]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{right}   1 of 1 points"
+    assert lines[1] == "  00.1  1 of 1  right"
+    assert lines[3].startswith("  00.1  0 of 1  not yet")
+    assert lines[-1].startswith("2 graded in ")
 
 
 @pytest.mark.parametrize(
     ("flags", "limits", "jobs"),
     [
-        ("--json", Limits(4 << 30, 40, None, fenced=True), 2),
+        ("", Limits(4 << 30, 40, None, fenced=True), 2),
         ("--memory-gib 0.5 --processes 9 --timeout-s 30 --jobs 3", Limits(1 << 29, 9, 30.0, fenced=True), 3),
-        ("--unfenced --jobs 1 --json", Limits(4 << 30, 40, None, fenced=False), 1),
+        ("--unfenced --jobs 1", Limits(4 << 30, 40, None, fenced=False), 1),
     ],
 )
-def test_what_the_flags_ask_for_is_graded_and_told(capsys, tmp_path, monkeypatch, flags, limits, jobs):
-    grade, names = Mock(return_value=SHEETS), [sheet.notebook for sheet in SHEETS]
+def test_the_limits_are_those_of_the_flags(tmp_path, monkeypatch, flags, limits, jobs):
+    grade = Mock(return_value=[])
     monkeypatch.setattr("pllab.lesson.grading.grade", grade)
-    monkeypatch.chdir(tmp_path)
-    for name in names:
-        Path(name).touch()
-    assert main(["grade", names[0], *flags.split(), names[1]]) == 0
-    *asked, tell = grade.call_args.args
-    assert asked == [tuple(map(Path, names)), limits, jobs]
-    told = capsys.readouterr().out
-    if "--json" in flags:
-        first, second = json.loads(told)["submissions"]
-        assert (first["points"], first["of"], second["points"]) == (0, 1, 1)
-        assert [first["exercises"][0][key] for key in ("outcome", "hint_id")] == ["not yet", "twice"]
-    else:
-        assert told.startswith(TABLE)
-    tell(SHEETS[1])
-    assert capsys.readouterr().err == "right.ipynb is graded\n"
+    (tmp_path / "a.ipynb").touch()
+    main(["grade", str(tmp_path / "a.ipynb"), *flags.split()])
+    assert grade.call_args.args[1:3] == (limits, jobs)
 
 
 def test_what_is_no_notebook_is_a_sentence_and_a_failure(capsys, tmp_path):

@@ -58,6 +58,7 @@ REFUSES = re.compile(
     r"(do not (use|call)|do without|refuses|rejects|leave) the package's|the package's own[^.]*(refused|not count)",
     re.IGNORECASE,
 )
+FEW = {"08.1", "10.1"}  # a generator that the check reads, and a decorator between the learner and the function
 
 
 def refused_names(paths):
@@ -96,8 +97,13 @@ def test_the_statements_say_of_which_exercises_the_packages_own_does_not_count()
     assert said == {exercise.id for exercise in PACKAGED} | {"17.1"}
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("exercise_id", "solution"), CALLS)
+@pytest.mark.parametrize(
+    ("exercise_id", "solution"),
+    [
+        pytest.param(*call, marks=[] if call[0] in FEW else pytest.mark.exhaustive, id=f"{call[0]}-{number}")
+        for number, call in enumerate(CALLS)
+    ],
+)
 def test_a_call_of_the_packages_own_function_is_refused(exercise_id, solution):
     given = resolve_name(solution) if isinstance(solution, str) else solution  # not before: importing takes seconds
     verdict = check(exercise_id, given, deadline_s=90.0)
