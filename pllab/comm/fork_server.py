@@ -4,12 +4,13 @@
     start(folder, entry, ...)      ->      imports what is new; forks a keeper, which forks the child and waits for it
     the child's number, its end    <-      the keeper writes both
 
-They import and never compute, so a child begins like a new process: no group, no CUDA, no thread except the leash. Only
-the random number behind `hash` of a text is the same in all of them. A child has a leash of its own, as in `processes`;
-the server has one too, so it ends with its owner.
+They import and never compute, so a child begins almost like a new process: no group, no CUDA, no thread except the
+leash, random numbers of its own. All have the same random number behind `hash` of a text. A variable that a library
+reads while it is imported, and a changed file of pllab, come too late once the server has started. A child has a leash
+of its own, as in `processes`; the server has one too, so it ends with its owner.
 
-`start_warm` starts the ranks of `launch` and of `Ranks` from one server in each process. It is not used on a host with
-GPUs: a library that looks for them while it is imported would make CUDA useless in every fork.
+`start_warm` starts the ranks of `launch` and of `Ranks`, from one server in each process. On a host with GPUs it starts
+new processes: a library that looks for GPUs while it is imported would make CUDA useless in every fork.
 
 Where Python cannot fork, a `ForkServer` has spares, for checks: processes that wait, of which each becomes one child,
 while another starts behind it.
@@ -17,15 +18,16 @@ while another starts behind it.
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import lru_cache
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,8 +39,9 @@ _ROOMS = ("pllab.comm", "pllab.data", "pllab.parallel", "pllab.pipeline", "pllab
 _WITH_A_STEP = "torch._dynamo"  # an optimizer's first step imports it, in a second and a half
 _START_S = 120.0  # for the first child, which waits for the imports of the server
 _NUM_SPARES = 3  # a function and a world of two
-_ENDED = "the process that starts ranks has ended; run the cell again"
-_SILENT = "the process that starts ranks did not answer; run the cell again"
+_ENDED = "the process that starts ranks has ended; start them again"
+_SILENT = "the process that starts ranks did not answer; start them again"
+_beginning = threading.Lock()  # one server in a process, whoever asks first
 
 
 class Warm:
@@ -127,8 +130,8 @@ class ForkServer:
             "entry": entry,
             "arguments": arguments,
             "modules": self._modules,
-            "path": sys.path,
-            "at": str(self._home or Path.cwd()),
+            "path": [str(place) for place in sys.path],
+            "at": str(self._home) if self._home else _working_folder(),
             "environment": own if self._within else os.environ | own,
             "is_whole": not self._within,
             "is_new": bool(hash_seed),
@@ -174,13 +177,18 @@ class ForkServer:
         end_of_leash, leash = os.pipe()
         try:
             told = _hand_over(self._waiting[0][1], order, {0: end_of_leash, **handed})
-        except RuntimeError:
+        except BaseException:
             os.close(leash)
             raise
         finally:
             os.close(end_of_leash)
         stdin = os.fdopen(leash, "wb")
-        number = _number(told, _START_S, otherwise=-1)
+        try:
+            number = _number(told, _START_S, otherwise=-1)
+        except BaseException:
+            stdin.close()  # the child ends as soon as it begins
+            told.close()
+            raise
 
         def end(timeout: float | None) -> int:
             code = _number(told, timeout, otherwise=-signal.SIGKILL)  # without an answer its keeper was killed
@@ -233,7 +241,7 @@ def start_warm(
 ) -> processes.Started:
     """Start a child as `processes.start_child` does, from this process's fork server where that is possible.
 
-    The server has imported these modules, the entry's, and of what this process has imported every room with torch.
+    The server imports these modules, the entry's, and those of pllab's rooms with torch that this process has imported.
     """
     if num_gpus() or not can_fork():
         return processes.start_child(folder, entry, *arguments, **options)
@@ -243,18 +251,26 @@ def start_warm(
 
 def warm_server(*modules: str) -> ForkServer:
     """The fork server of this process, which imports these modules before its next child; it ends with the process."""
-    server = _server_of(os.getpid())
-    if not server.is_alive:
-        server.end()
-        _server_of.cache_clear()
+    with _beginning:
         server = _server_of(os.getpid())
-    server.add(*modules)
-    return server
+        if not server.is_alive:
+            server.end()
+            _server_of.cache_clear()
+            server = _server_of(os.getpid())
+        server.add(*modules)
+        return server
 
 
 @lru_cache(maxsize=1)
 def _server_of(_process: int) -> ForkServer:
     return ForkServer("torch", "torch.distributed")
+
+
+def _working_folder() -> str:
+    """Where a child is to work; empty if somebody has removed it, and then it works where the server does."""
+    with suppress(FileNotFoundError):
+        return str(Path.cwd())
+    return ""
 
 
 def _hand_over(door: socket.socket, order: dict[str, Any], handed: Mapping[int, int]) -> IO[bytes]:
@@ -280,7 +296,7 @@ def _hand_over(door: socket.socket, order: dict[str, Any], handed: Mapping[int, 
 
 def _number(told: IO[bytes], timeout: float | None, otherwise: int) -> int:
     """The next number, which is written in one piece; `otherwise` if there is none, or not a whole one."""
-    if not select.select([told], [], [], timeout)[0]:
+    if not wait([told.fileno()], timeout):
         raise subprocess.TimeoutExpired("a warm process", timeout or 0.0)
     words = told.read(NUMBER_BYTES)
     return int.from_bytes(words, sys.byteorder, signed=True) if len(words) == NUMBER_BYTES else otherwise

@@ -27,12 +27,12 @@ _MOST_DESCRIPTORS = 16
 
 
 def serve() -> None:
-    """The entry point of the fork server's process: import, then fork a keeper for each order until the door closes."""
+    """The entry point of the fork server's process: import, then fork a keeper for each order until its owner ends."""
     door = _imported()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets keepers that have ended
-    while descriptors := socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]:  # none when every door is closed
+    while descriptors := socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]:  # some systems tell a closed door so
         order, telling, handed = _read(descriptors)
-        _import([name for name in order["modules"] if name not in sys.modules])
+        _import_new(order)
         if os.fork() == 0:
             door.close()
             _keep(order, telling, handed)
@@ -58,12 +58,26 @@ def _imported() -> socket.socket:
 
 
 def _import(names: Sequence[str]) -> None:
-    if not names:
-        return
+    """Import these; a child that needs what cannot be imported says why."""
     with processes.importing():
         for name in names:
-            importlib.import_module(name)
+            with suppress(Exception):
+                importlib.import_module(name)
         gc.freeze()  # collecting garbage would write to this memory, which the children share
+
+
+def _import_new(order: dict[str, Any]) -> None:
+    """Import what an order names and is not there yet, from where its owner would."""
+    sys.path[:] = order["path"]
+    new = [name for name in order["modules"] if name not in sys.modules]
+    if not new:
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a program that a module starts meanwhile has an exit code
+    _import(new)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with suppress(ChildProcessError):  # keepers that ended meanwhile
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _read(descriptors: list[int]) -> tuple[dict[str, Any], int, list[int]]:
@@ -113,6 +127,7 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
             os.execv(command[0], command)
         sys.path[:] = order["path"]
         sys.argv[1:] = order["arguments"]
+        _draw_anew()
         begin = processes.hold if 0 in order["fds"] else processes.remove_with_owner  # a spare has its leash already
         begin(order["folder"])
         resolve_name(order["entry"])()
@@ -125,6 +140,14 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _draw_anew() -> None:
+    """Draw other random numbers than the siblings do: a fork copies what torch and numpy seeded on import."""
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
+    if generator := sys.modules.get("numpy.random"):
+        generator.seed()
 
 
 def _take(handed: list[int], wanted: list[int]) -> None:

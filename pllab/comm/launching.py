@@ -30,7 +30,14 @@ from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import RankError, is_echo, listed
 from pllab.comm.fork_server import start_warm
 from pllab.comm.group import plan_backend, setup, teardown
-from pllab.comm.processes import answer_with_stack, end_children, how_it_ended, importing, stack_of
+from pllab.comm.processes import (
+    answer_with_stack,
+    end_children,
+    end_like_python,
+    how_it_ended,
+    importing,
+    stack_of,
+)
 
 _GRACE_S = 2.0  # how long an echo of a failure waits for its cause
 _LEAVE_S = 10.0  # how long a rank may take to leave once its outcome is known
@@ -64,9 +71,9 @@ def launch(
 
         launch(where, 2)   # ['0 of 2', '1 of 2']
 
-    Each rank computes with `num_threads` threads. On a host without GPUs all ranks hash texts alike, which those of
-    torchrun do not. `on_report(rank, value)` is called here, in the calling thread, for
-    every `report(value)` of a rank. All ranks have ended when this returns or raises.
+    Each rank computes with `num_threads` threads. `on_report(rank, value)` is called here, in the calling thread, for
+    every `report(value)` of a rank. All ranks have ended when this returns or raises. Ranks that come from the fork
+    server hash texts alike; those of torchrun do not.
 
     Raises:
         ValueError: an argument is out of its range, or the function or one of its arguments cannot travel.
@@ -217,6 +224,7 @@ def run_rank() -> None:
         with suppress(Exception):  # the owner has the outcome already
             teardown()
         connection.close()
+        end_like_python()
 
 
 def _work(folder: Path, number: int) -> Any:

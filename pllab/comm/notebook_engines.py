@@ -58,7 +58,7 @@ class Cluster:
 
     def _start(self, name: str, entry: str, *arguments: str) -> None:
         log = self.folder / f"{name}.log"
-        own = {"IPYTHONDIR": str(self.folder / "ipython")}  # nothing in the user's home
+        own = {"IPYTHONDIR": str(self.folder / "ipython"), "PYTHONUNBUFFERED": "1"}  # nothing in the user's home
         self._processes[name] = start_warm(
             self.folder, entry, *arguments, log=log, environment=own, modules=("ipyparallel.engine.app",)
         )
@@ -83,8 +83,10 @@ class Cluster:
 
     def interrupt(self, ranks: Sequence[int]) -> None:
         """Send these ranks what Ctrl-C sends."""
-        for rank in ranks:
-            os.kill(self.engines[rank].pid, signal.SIGINT)
+        for engine in map(self.engines.__getitem__, ranks):
+            if engine.poll() is None and engine.pid > 0:
+                with suppress(ProcessLookupError):  # it may end this very moment
+                    os.kill(engine.pid, signal.SIGINT)
 
     def cut_wires(self) -> None:
         """Let every rank close its connections, so that none waits for a message any more."""

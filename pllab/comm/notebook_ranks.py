@@ -55,7 +55,7 @@ class Ranks:
     `dist`. Outside a notebook, `execute(code)` does what `%%px` does; `fetch("x")` brings x from every rank. A cell
     that fails on one rank is stopped on the others and reported as one `RankError`; the ranks and their variables
     stay, in a new group where that was needed. When a rank dies, all are ended. `stop()`, the end of a `with` block,
-    or the end of the notebook's kernel, however it ends, ends every process and removes every file.
+    or the end of the notebook's kernel, however it ends, ends all ranks and removes every file.
 
     Raises:
         ValueError: an argument is out of its range, or the backend does not fit this host.

@@ -7,6 +7,7 @@ A child runs this file by its path, before anything else. So the file needs only
 on its leash before it imports torch, which takes seconds.
 """
 
+import atexit
 import faulthandler
 import fcntl
 import gc
@@ -217,6 +218,12 @@ def hold(folder: str) -> None:
 def remove_with_owner(folder: str) -> None:
     """In a child: remove this folder, too, when the owner is gone."""
     _folders.append(folder)
+
+
+def end_like_python() -> None:
+    """In a child: wait for its threads and call what `atexit` has, as Python does at its end; a fork ends without."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """What every stage of ZeRO holds and sends, on real ranks and a small model."""
 
-from functools import cache
-
 import pytest
 
 from pllab.bench.workloads import Workload
@@ -10,14 +8,9 @@ from pllab.bench.zero_steps import STAGES, bench_zero, closed_form
 TINY = Workload(num_layers=6, width=16, num_heads=2, vocab_size=33, batch_size=2, num_tokens=8)
 
 
-@cache
-def measured():
+@pytest.fixture(scope="module")
+def bench():
     return bench_zero(TINY, world_size=2)
-
-
-@pytest.fixture
-def bench():  # of each test, because a module's fixtures come before the one that starts ranks quickly
-    return measured()
 
 
 def test_all_stages_train_the_same_model_and_all_ranks_hold_as_much(bench):

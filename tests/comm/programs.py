@@ -1,13 +1,16 @@
 """Functions that the tests of launch run on their ranks: a new process can only import what is in a module."""
 
+import atexit
 import gc
 import os
+import random
 import signal
 import sys
 import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import torch
 
@@ -25,6 +28,17 @@ def where(number, size):
 def ancestors(number, size):
     """The numbers of the processes from which this rank comes."""
     return [process.pid for process in psutil.Process().parents()]
+
+
+def draw(number, size):
+    """Random numbers of this rank, without a seed."""
+    return random.random(), torch.initial_seed(), np.random.rand()
+
+
+def end_late(number, size, folder):
+    """A thread goes on for a moment, and something is left to do at the end."""
+    atexit.register(Path(folder, f"at exit {number}").touch)
+    threading.Timer(0.3, Path(folder, f"thread {number}").touch).start()
 
 
 def fail_on(number, size, failing, how):

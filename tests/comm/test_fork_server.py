@@ -6,6 +6,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -111,7 +113,8 @@ def test_a_child_has_the_environment_of_its_owner_and_what_was_added_later(serve
     monkeypatch.setenv("LATER", "1")
     monkeypatch.delenv("HOME")
     assert written(server, folder, "program:surroundings", environment={"ADDED": "2"}) == (0, "1 2 None\n")
-    server.add("sched")
+    server.add("no_such_module", "sched")  # the first is for the child that needs it to report
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("a path, not a text")])
     assert written(server, folder, "program:has_sched") == (0, f"{server._forks}\n")
 
 
@@ -171,7 +174,7 @@ def test_a_server_that_has_ended_says_so(forks, folder):
     process.kill()
     process.wait(60)
     assert not server.is_alive
-    with pytest.raises(RuntimeError, match="has ended; run the cell again"):
+    with pytest.raises(RuntimeError, match="has ended; start them again"):
         server.start(folder, "program:words")
     server.end()
 
@@ -181,20 +184,28 @@ def test_a_server_that_does_not_answer_says_so_and_is_ended(forks, folder, monke
     written(server, folder, "program:words")
     monkeypatch.setattr("pllab.comm.fork_server._START_S", 0.2)
     os.kill(server.pid, signal.SIGSTOP)
-    with pytest.raises(RuntimeError, match="did not answer; run the cell again"):
+    with pytest.raises(RuntimeError, match="did not answer; start them again"):
         server.start(folder, "program:words")
     assert not server.is_alive
 
 
-def test_an_interrupted_spare_is_ended_and_the_next_start_works(server, folder, forks, monkeypatch):
-    if forks:
-        pytest.skip("a fork server has no spares")
+def test_an_interrupted_start_leaves_nothing_and_the_next_one_works(server, folder, forks, monkeypatch):
     process, _ = server._waiting[0]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(fork_server, "_number", Mock(side_effect=KeyboardInterrupt))
         server.start(folder, "program:waits", str(folder.parent / "pid"))
-    assert gone(process.pid)
-    assert server.start(folder, "program:leaves").wait(60) == 5
+    assert server.start(folder, "program:leaves").wait(60) == 5  # the first was forked before
+    _, alive = psutil.wait_procs(psutil.Process(process.pid).children(recursive=True) if forks else [], timeout=10)
+    assert not alive if forks else gone(process.pid)
+
+
+def test_threads_that_ask_at_the_same_time_get_one_server(monkeypatch):
+    made = Mock(side_effect=lambda *_: (time.sleep(0.1), Mock())[1])
+    monkeypatch.setattr(fork_server, "ForkServer", made)
+    monkeypatch.setattr(fork_server, "_server_of", lru_cache(maxsize=1)(lambda _: fork_server.ForkServer()))
+    with ThreadPoolExecutor(3) as pool:
+        servers = {future.result() for future in [pool.submit(fork_server.warm_server) for _ in range(3)]}
+    assert len(servers) == made.call_count == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the pipes of another process are in /proc")

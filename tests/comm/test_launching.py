@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from pllab.comm import RankError, launch, report
-from pllab.comm.fork_server import warm_server
+from pllab.comm.fork_server import can_fork, warm_server
 from pllab.comm.processes import is_starved
 from tests.comm import programs
 from tests.tiers import exhaustive
@@ -27,6 +27,7 @@ if __name__ == "__main__":
     launch(programs.wait_to_be_ended, 2, sys.argv[1], backend="gloo", timeout_s=100)
 """
 SLOW = f"{OWNER}else:\n    programs.wait_to_be_ended(0, 2, sys.argv[1])\n"  # a rank imports this script for an hour
+NEW = f"from pllab.comm import fork_server\nfork_server.num_gpus = lambda: 1\n{OWNER}"
 WITHOUT_GUARD = """
 from tests.comm import programs
 from pllab.comm import launch
@@ -41,7 +42,20 @@ def test_ranks_come_from_one_server_except_on_a_host_with_gpus(gpus, monkeypatch
     monkeypatch.setattr("pllab.comm.fork_server.num_gpus", lambda: gpus)
     server = warm_server().pid
     for rank, ancestors in enumerate(launch(programs.ancestors, 2, backend="gloo", timeout_s=60)):
-        assert (server in ancestors) == (gpus == 0), rank
+        assert (server in ancestors) == (gpus == 0 and can_fork()), rank
+
+
+def test_ranks_draw_other_random_numbers_than_each_other_and_than_those_before():
+    warm_server("numpy.random")
+    drawn = [
+        seed for _ in range(2) for seeds in launch(programs.draw, 2, backend="gloo", timeout_s=60) for seed in seeds
+    ]
+    assert len(set(drawn)) == len(drawn) == 12
+
+
+def test_a_rank_ends_as_python_does(tmp_path):
+    launch(programs.end_late, 2, str(tmp_path), backend="gloo", timeout_s=60)
+    assert {path.name for path in tmp_path.iterdir()} == {"at exit 0", "at exit 1", "thread 0", "thread 1"}
 
 
 def test_results_are_in_order_of_rank_and_reports_arrive_in_the_calling_thread(nothing_left):
@@ -71,7 +85,9 @@ def test_results_are_in_order_of_rank_and_reports_arrive_in_the_calling_thread(n
         (0, "return", r"raised PeerError: all_reduce on rank 0 failed"),  # an echo alone
     ],
 )
-def test_the_cause_is_reported_and_not_its_echo_however_late(rank, how, words):
+@pytest.mark.parametrize("gpus", [0, *exhaustive(1)])
+def test_the_cause_is_reported_and_not_its_echo_however_late(rank, how, words, gpus, monkeypatch):
+    monkeypatch.setattr("pllab.comm.fork_server.num_gpus", lambda: gpus)
     with pytest.raises(RankError, match=f"rank {rank} {words}") as caught:
         launch(programs.fail_on, 2, 1, how, backend="gloo", timeout_s=60)
     assert caught.value.rank == rank
@@ -176,8 +192,8 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path):
 
 @pytest.mark.parametrize(
     ("script", "number"),
-    [(OWNER, signal.SIGKILL), *exhaustive((OWNER, signal.SIGINT), (SLOW, signal.SIGKILL))],
-    ids=["killed", "interrupted", "killed while they start"],
+    [(OWNER, signal.SIGKILL), *exhaustive((OWNER, signal.SIGINT), (SLOW, signal.SIGKILL), (NEW, signal.SIGKILL))],
+    ids=["killed", "interrupted", "killed while they start", "killed with new processes"],
 )
 def test_the_ranks_end_with_their_parent(script, number, ends_with_all):
     ends_with_all(script, lambda owner: owner.send_signal(number))

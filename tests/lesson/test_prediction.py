@@ -269,7 +269,7 @@ def test_the_learners_folder(monkeypatch, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Implicitly cleaning up")
-def test_the_folder_under_ci_ends_with_its_process(monkeypatch):
+def test_the_folder_under_ci_is_there_until_python_lets_go_of_it(monkeypatch):
     """At the latest when Python lets go of everything, as the end of a process does."""
     monkeypatch.delenv("PLLAB_HOME")
     monkeypatch.setenv("CI", "1")

@@ -255,8 +255,9 @@ def seeded(partition_dataset: Asked) -> None:
     if orders != partition_dataset.inside(orders_of):
         raise Wrong(
             "other_process",
-            "A second Python process, with the same seed and epochs, dealt differently. Ranks are processes: the hash "
-            "of a text, the number of the process or the time differ between them. Make the order of numbers alone.",
+            "A second Python process, with the same seed and epochs, dealt differently. Ranks of torchrun are new "
+            "processes: the hash of a text, the number of the process or the time differ between them. Make the order "
+            "of numbers alone.",
         )
 
 

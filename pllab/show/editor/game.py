@@ -163,8 +163,8 @@ class Game:
         "split_all": lambda game, _: game._go(game._present.split_all(), "every B is split into I and W"),
         "merge_all": lambda game, _: game._go(game._present.merge_all(), "every I is merged with its W"),
         "clear": lambda game, _: game._go(game._present.emptied(), _CLEARED),
-        "undo": lambda game, _: game._step("undo", -1),
-        "redo": lambda game, _: game._step("redo", 1),
+        "undo": lambda game, _: game._step(-1, "undone", "nothing to undo"),
+        "redo": lambda game, _: game._step(1, "redone", "nothing to redo"),
         "reset": lambda game, _: game._go(game._start, "back to the first order"),
     }
 
@@ -176,11 +176,10 @@ class Game:
             self._positions[at:] = [position]
         self._show(at, words, focus)
 
-    def _step(self, verb: str, by: int) -> None:
-        """Go to the position before or after."""
-        at = self._at + by
-        exists = 0 <= at < len(self._positions)
-        self._show(at if exists else self._at, f"{verb}ne" if exists else f"nothing to {verb}")
+    def _step(self, by: int, done: str, nothing: str) -> None:
+        """Go to the position before or after, and say so, or say that there is none."""
+        exists = 0 <= self._at + by < len(self._positions)
+        self._show(self._at + by if exists else self._at, done if exists else nothing)
 
     def _show(self, at: int, words: str, focus: Action | None = None) -> None:
         """Go to a position, judge it, and say what led there."""

@@ -15,8 +15,17 @@ Dealt = Sequence[Sequence[Sequence[int]]]  # rank, step, numbers of the samples
 Deal = Callable[[int, int, str], Dealt]  # (world_size, epoch, remainder) -> one epoch
 Owners = Sequence[Sequence[tuple[int, int]]]  # for each sample, the rank and the step of each time it is loaded
 
-# Okabe and Ito's colours, rank by rank: white words on the first, black ones on the others.
-_RANK_FILLS = (*(LIGHT.hues[kind] for kind in "FBWRUC"), LIGHT.over, "#DDDDDD")
+# Fill and text, rank by rank: Okabe and Ito's colours. Each square also has the number of its rank.
+_RANK_PAINTS = (
+    ("#0072B2", "#FFFFFF"),
+    ("#E69F00", "#000000"),
+    ("#009E73", "#000000"),
+    ("#F0E442", "#000000"),
+    ("#CC79A7", "#000000"),
+    ("#56B4E9", "#000000"),
+    ("#D55E00", "#000000"),
+    ("#DDDDDD", "#000000"),
+)
 _COLUMNS = 20  # of squares, over all epochs
 _SQUARE_IN, _HEAD_IN = (0.5, 0.42), 0.8
 _KEY = (
@@ -166,9 +175,7 @@ def _draw(panels: Sequence[_Panel], in_row: int) -> Any:
 def _draw_sample(axes: Axes, place: tuple[int, int], sample: int, who: Sequence[tuple[int, int]]) -> None:
     """A square: the number of the sample, `+1` for another time it is loaded, and `r1 s2` or `none`."""
     y, x = place
-    number = who[0][0] % len(_RANK_FILLS) if who else None
-    fill = LIGHT.ground if number is None else _RANK_FILLS[number]
-    ink = INK if number is None else "#000000" if number else "#FFFFFF"
+    fill, ink = _RANK_PAINTS[who[0][0] % len(_RANK_PAINTS)] if who else (LIGHT.ground, INK)
     edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 2.5 if len(who) > 1 else 0.6}
     if not who:
         edge = {"edgecolor": LIGHT.soft, "linewidth": 1.5, "linestyle": "--"}

@@ -17,13 +17,13 @@ MOST_RANKS, MOST_SIDE = 4, 8
 _LOOKS = {"whole": "F", "slice": "W", "term": "B", "sum": "C"}  # what a rank has of a matrix, and the kind it wears
 _GAP, _NAME, _ARROW = 1.1, 2.3, 1.3  # cells between two matrices, for the name of a rank, and for an all-reduce
 _ROOM = 2.0  # and above a matrix, for its words
-_STEPS = (  # what is told, and which matrices are read and made; "+ y" is the sum of the terms
+_STEPS = (  # what is told, and which matrices are read and made
     ("start: every rank has all of x, its columns of A and its rows of B", ("x", "A", "B")),
     ("step 1: each rank makes its columns of h = relu(x A), alone: relu needs no other column", ("x", "A", "h")),
     ("step 2: h times the rows of B gives each rank a term of every number of y; no rank has y", ("h", "B", "y")),
-    ("step 3: all-reduce: the terms are added up, and every rank has all of y", ("y", "+ y")),
+    ("step 3: all-reduce: the terms are added up, and every rank has all of y", ("y", "sum of y")),
     ("step 4, backward: from the gradient of y each rank makes a term of the gradient of x, dx", ("h", "B", "A", "dx")),
-    ("step 5, backward: all-reduce: the terms are added up, and every rank has all of dx", ("dx", "+ dx")),
+    ("step 5, backward: all-reduce: the terms are added up, and every rank has all of dx", ("dx", "sum of dx")),
 )
 
 
@@ -123,15 +123,22 @@ def moments_of(x: Matrix, a: Matrix, b: Matrix, num_ranks: int) -> list[ShardMom
             RankMatrix("y", "term", (hidden[:, part] @ rows[part]).tolist()),
             RankMatrix("dx", "term", (passed[:, part] @ columns[:, part].T).tolist()),
         ]
-        sums = {"+ y": RankMatrix("y", "sum", (hidden @ rows).tolist())}
-        sums |= {"+ dx": RankMatrix("dx", "sum", (passed @ columns.T).tolist())}
-        held.append({one.name: one for one in rank} | sums)
-    return [_moment(words, [[rank[name] for name in names] for rank in held]) for words, names in _STEPS]
+        held.append({one.name: one for one in rank})
+    sums = {f"sum of {name}": _sum([rank[name] for rank in held]) for name in ("y", "dx")}
+    return [_moment(words, [[(rank | sums)[name] for name in names] for rank in held]) for words, names in _STEPS]
+
+
+def _sum(terms: Sequence[RankMatrix]) -> RankMatrix:
+    """What an all-reduce makes of the terms of all ranks."""
+    import numpy as np
+
+    return RankMatrix(terms[0].name, "sum", np.sum([np.array(term.cells) for term in terms], axis=0).tolist())
 
 
 def _moment(words: str, ranks: list[list[RankMatrix]]) -> ShardMoment:
     """What the ranks read and make; its sentence ends with the first numbers of the terms, `3 + (-4) = -1`."""
-    firsts = [held.cells[0][0] or 0 for rank in ranks for held in rank if held.has == "term"]
+    terms = [held.cells[0][0] for rank in ranks for held in rank if held.has == "term"]
+    firsts = [first for first in terms if first is not None]
     moment = ShardMoment(words, ranks)
     if not firsts:
         return moment
