@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pllab.lesson.exercise import Asked, Wrong
@@ -77,14 +78,8 @@ def compare(
     questions = list(questions)
     answers = []
     for question in questions:
-        try:
+        with _shown_if_it_raises(asked.format(*question), partial(truth, *question), show):
             answer = solution(*deepcopy(question))
-        except Exception as error:
-            shown = getattr(error, "shown", "")
-            if isinstance(error, NotImplementedError) or not shown:
-                raise  # it is the stub, or an exception of the check itself
-            told = f"For {asked.format(*question)} your function raised {shown}"
-            raise Wrong("raised", f"{told}; right is {show(truth(*question))}.") from error
         answers.append(read(answer, *question))
     wrong = [
         (answer, question)
@@ -101,6 +96,20 @@ def compare(
         if all(mistake.explains(*each, same) for each in wrong):
             raise Wrong(mistake.hint_id, f"{shown} {mistake.sentence}")
     raise Wrong(hint_id, shown)
+
+
+@contextmanager
+def _shown_if_it_raises(question: str, right: Callable[[], Any], show: Callable[[Any], str]) -> Iterator[None]:
+    """Say at which question the learner's function raised; exceptions of the check itself pass unchanged."""
+    try:
+        yield
+    except NotImplementedError:  # the stub
+        raise
+    except Exception as error:
+        if not hasattr(error, "shown"):
+            raise
+        told = f"For {question} your function raised {error.shown}"
+        raise Wrong("raised", f"{told}; right is {show(right())}.") from error
 
 
 def must_refuse(call: Callable[[], Any], asked: str, hint_id: str, *, why: str = "", raised_id: str = "") -> ValueError:

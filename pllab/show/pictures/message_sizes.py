@@ -4,8 +4,10 @@ Many small messages pay many latencies; one large message cannot leave before th
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 from pllab.arguments import require
 from pllab.show.boxes import Box, draw_work
@@ -15,18 +17,32 @@ from pllab.show.theme import LIGHT, count_of, write_number, write_seconds
 _SMALLEST = 4000  # bytes; each further size is twice as large
 
 
-class BucketChoice(NamedTuple):
-    """One size of a bucket: the gradients in bytes, a name, the bytes of each message, and what all of them take.
-
-    The predicted seconds are a latency for each message and the time of all bytes.
-    """
+@dataclass(frozen=True)
+class BucketChoice:
+    """One size of a bucket: the messages it makes of the gradients, and what they cost."""
 
     sizes: Sequence[int]
     bucket_bytes: int
-    label: str
-    filled: list[int]
-    seconds: float
+    alpha_s: float
+    beta_s: float
     measured: Mapping[str, float] | None
+
+    @cached_property
+    def filled(self) -> list[int]:
+        """The bytes of each message."""
+        return fill_buckets(self.sizes, self.bucket_bytes)
+
+    @property
+    def label(self) -> str:
+        """`128 kB`, or what the smallest and the largest size do."""
+        if self.bucket_bytes == 1:
+            return "one each"
+        return "all in one" if self.bucket_bytes >= sum(self.sizes) else write_bytes(self.bucket_bytes)
+
+    @property
+    def seconds(self) -> float:
+        """Predicted: a latency for each message, and the time of all bytes."""
+        return self.alpha_s * len(self.filled) + self.beta_s * sum(self.sizes)
 
     def __str__(self) -> str:
         """`4 kB: 99 messages, the largest 262 kB, predicted 28.6 ms (simulated)`, and what was measured."""
@@ -62,11 +78,13 @@ def draw_buckets(
     Raises:
         ValueError: no gradients, a cost below 0, or a bucket of less than a byte.
     """
-    require(bucket_bytes is None or bucket_bytes >= 1, f"bucket_bytes is {bucket_bytes}; give 1 or more")
-    choices = choices_of(sizes, alpha_s, beta_s, measured, bucket_bytes)
+    choices = choices_of(sizes, alpha_s, beta_s, measured)
     top = 1.05e3 * max(max(choice.seconds, (choice.measured or {}).get("high", 0.0)) for choice in choices)
     if bucket_bytes is not None:
-        choices = [choice for choice in choices if choice.bucket_bytes == min(bucket_bytes, sum(sizes))]
+        require(bucket_bytes >= 1, f"bucket_bytes is {bucket_bytes}; give 1 or more")
+        points = {choice.bucket_bytes: choice.measured for choice in choices}
+        place = min(bucket_bytes, sum(sizes))
+        choices = [BucketChoice(sizes, place, alpha_s, beta_s, points.get(place))]
     costs = f"{write_number(alpha_s * 1e6)} us per message + {write_number(beta_s * 1e9)} ns per byte"
     title = f"{len(sizes)} gradients, {write_bytes(sum(sizes))}. predicted: {costs} (simulated from measured costs)"
     drawn = _draw(choices, top, "" if bucket_bytes is None else str(choices[0]))
@@ -89,13 +107,9 @@ def _draw(choices: Sequence[BucketChoice], top_ms: float, title: str) -> Any:
 
 
 def choices_of(
-    sizes: Sequence[int],
-    alpha_s: float,
-    beta_s: float,
-    measured: Sequence[Mapping[str, float]] = (),
-    bucket_bytes: int | None = None,
+    sizes: Sequence[int], alpha_s: float, beta_s: float, measured: Sequence[Mapping[str, float]] = ()
 ) -> list[BucketChoice]:
-    """The sizes of a bucket that are shown, from the smallest, and one more if it is asked for.
+    """The sizes of a bucket that are shown, from the smallest.
 
     Raises:
         ValueError: no gradients, or a cost below 0.
@@ -106,14 +120,8 @@ def choices_of(
     total = sum(sizes)
     points = {min(int(point["bucket_bytes"]), total): point for point in measured}
     doubled = (_SMALLEST * 2**step for step in range(total.bit_length()))
-    chosen = sorted({1, total, *points, min(bucket_bytes or 1, total), *(size for size in doubled if size < total)})
-    choices = []
-    for size in chosen:
-        label = "one each" if size == 1 else "all in one" if size == total else write_bytes(size)
-        filled = fill_buckets(sizes, size)
-        seconds = alpha_s * len(filled) + beta_s * total
-        choices.append(BucketChoice(sizes, size, label, filled, seconds, points.get(size)))
-    return choices
+    chosen = sorted({1, total, *points, *(size for size in doubled if size < total)})
+    return [BucketChoice(sizes, size, alpha_s, beta_s, points.get(size)) for size in chosen]
 
 
 def fill_buckets(sizes: Sequence[int], bucket_bytes: float) -> list[int]:

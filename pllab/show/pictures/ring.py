@@ -6,8 +6,8 @@ receive, so the picture of a ring also proves that the messages match. A collect
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pllab.show.figures import TITLE, Axes, Figure, draw_cell, drawing, figure
 from pllab.show.theme import INK, LIGHT, count_of
@@ -146,24 +146,19 @@ def _sentence_of(step: int, moment: _Moment) -> str:
     return f"step {step}: {sent}; then they hold {', '.join(held)}"
 
 
-class _Places(NamedTuple):
+@dataclass(frozen=True)
+class _Places:
     """Where things are, in inches: time runs to the right and, where it is long, goes on in a second band.
 
     That begins with what the first one ends with. A message stands beside its sender, and arrows are to the right of
-    all messages of their step: nothing hides another. `cell` is the width of a chunk, `held` that of all chunks of a
-    rank and `step` that from one moment to the next; `rank` and `band` are heights.
+    all messages of their step: nothing hides another.
     """
 
     columns: int
     lines: int
+    cell: float
     num_ranks: int
     steps_in_band: int
-    cell: float
-    held: float
-    step: float
-    rank: float
-    band: float
-    width: float
 
     @classmethod
     def of(cls, moments: Sequence[_Moment]) -> "_Places":
@@ -171,11 +166,33 @@ class _Places(NamedTuple):
         longest = max(len(text) for moment in moments for chunks in moment.held for text in chunks)
         columns = math.isqrt(num_chunks - 1) + 1
         lines, cell = -(-num_chunks // columns), _LETTER_IN * longest + 0.16
-        held, rank, num_ranks = columns * cell, lines * _LINE_IN + 0.22, len(moments[0].held)
-        step, band = held + cell + 0.2 + _ARROW_IN, _HEAD_IN + num_ranks * rank
-        widths = {steps: _NAME_IN + steps * step + held + 0.15 for steps in (num_steps, -(-num_steps // 2))}
-        steps = num_steps if widths[num_steps] <= _WIDTH_IN else -(-num_steps // 2)
-        return cls(columns, lines, num_ranks, steps, cell, held, step, rank, band, widths[steps])
+        wide = cls(columns, lines, cell, len(moments[0].held), num_steps)
+        return wide if wide.width <= _WIDTH_IN else replace(wide, steps_in_band=-(-num_steps // 2))
+
+    @property
+    def held(self) -> float:
+        """Width of what a rank holds."""
+        return self.columns * self.cell
+
+    @property
+    def step(self) -> float:
+        """Width from one moment to the next."""
+        return self.held + self.cell + 0.2 + _ARROW_IN
+
+    @property
+    def rank(self) -> float:
+        """Height of the row of a rank."""
+        return self.lines * _LINE_IN + 0.22
+
+    @property
+    def band(self) -> float:
+        """Height of a band."""
+        return _HEAD_IN + self.num_ranks * self.rank
+
+    @property
+    def width(self) -> float:
+        """Width of everything."""
+        return _NAME_IN + self.steps_in_band * self.step + self.held + 0.15
 
     def middle(self, band: int, rank: int) -> float:
         """The height of a rank's middle."""
