@@ -32,10 +32,10 @@ def test_the_time_is_alpha_per_message_and_beta_per_byte():
     assert each.seconds == pytest.approx(5 * 2e-4 + 15360e-9)
     assert one.seconds == pytest.approx(2e-4 + 15360e-9)
     assert str(each) == (
-        "one each: 5 messages, the largest 8.19 kB, predicted 1.02 ms (simulated), "
+        "one each: 5 messages, the largest 8.19 kB, predicted 1.02 ms (calculated), "
         "measured 1.1 ms (real, 1 ms to 1.3 ms)"
     )
-    assert str(one).startswith("all in one: 1 message, the largest 15.4 kB, predicted 0.215 ms (simulated), measured ")
+    assert str(one).startswith("all in one: 1 message, the largest 15.4 kB, predicted 0.215 ms (calculated), measured ")
 
 
 def test_the_figure_tells_every_size(shown):

@@ -45,9 +45,9 @@ class BucketChoice:
         return self.alpha_s * len(self.filled) + self.beta_s * sum(self.sizes)
 
     def __str__(self) -> str:
-        """`4 kB: 99 messages, the largest 262 kB, predicted 28.6 ms (simulated)`, and what was measured."""
+        """`4 kB: 99 messages, the largest 262 kB, predicted 28.6 ms (calculated)`, and what was measured."""
         messages, largest = count_of(len(self.filled), "message"), write_bytes(max(self.filled))
-        told = f"{self.label}: {messages}, the largest {largest}, predicted {write_seconds(self.seconds)} (simulated)"
+        told = f"{self.label}: {messages}, the largest {largest}, predicted {write_seconds(self.seconds)} (calculated)"
         if self.measured is None:
             return told
         took, low, high = (write_seconds(self.measured[name]) for name in ("seconds", "low", "high"))
@@ -86,7 +86,7 @@ def draw_buckets(
         place = min(bucket_bytes, sum(sizes))
         choices = [BucketChoice(sizes, place, alpha_s, beta_s, points.get(place))]
     costs = f"{write_number(alpha_s * 1e6)} us per message + {write_number(beta_s * 1e9)} ns per byte"
-    title = f"{len(sizes)} gradients, {write_bytes(sum(sizes))}. predicted: {costs} (simulated from measured costs)"
+    title = f"{len(sizes)} gradients, {write_bytes(sum(sizes))}. predicted: {costs} (calculated from measured costs)"
     drawn = _draw(choices, top, "" if bucket_bytes is None else str(choices[0]))
     return figure(drawn, f"{title}; measured: real. {'; '.join(map(str, choices))}", f"{title}; measured: real.")
 
@@ -164,7 +164,7 @@ def _draw_times(axes: Axes, choices: Sequence[BucketChoice]) -> None:
     rows = range(len(choices))
     fill, line = LIGHT.fill_of("F"), LIGHT.outline_of("F")
     predicted = [1e3 * choice.seconds for choice in choices]
-    axes.plot(predicted, rows, "s-", color=line, markerfacecolor=fill, label="predicted (simulated)")
+    axes.plot(predicted, rows, "s-", color=line, markerfacecolor=fill, label="predicted (calculated)")
     label, fill, line = "measured (real), quartiles", LIGHT.fill_of("B"), LIGHT.outline_of("B")
     for row, choice in enumerate(choices):
         if point := choice.measured:
