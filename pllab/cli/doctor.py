@@ -4,7 +4,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def add_up(rank: int, world_size: int) -> float:  # noqa: ARG001 - what launch c
 
 
 def find_strays() -> list[str]:
-    """Processes of this user that pllab started and that still run, one text each.
+    """Processes of this user that pllab started and that still run, one text for each and what it started.
 
     Only pllab's own marks count: its modules on the command line, or an open file in a `pllab-` folder. This
     process and its parents are left out.
@@ -90,16 +91,28 @@ def find_strays() -> list[str]:
     # Fields that this user may not read are None, and a process that ends meanwhile is left out.
     processes = [process.info for process in psutil.process_iter(["pid", "ppid", "username", "cmdline", "open_files"])]
     commands = {info["pid"]: " ".join(info["cmdline"] or ()) for info in processes}
-    strays = []
+    parents = {}  # of each process with a mark
     for info in processes:
         number, command = info["pid"], commands[info["pid"]]
         is_marked = any(mark in command for mark in _COMMAND_MARKS)
         is_marked |= any(file.path.startswith(ours) for file in info["open_files"] or ())
         if "python" in command and is_marked and number not in family and info["username"] == me.username():
-            in_use = "python" in commands.get(info["ppid"], "")  # as while a notebook or a run is open
-            state = f"in use by process {info['ppid']}" if in_use else f"left behind, end it with kill {number}"
-            strays.append(f"process {number} {state} ({command if len(command) <= 70 else f'{command[:67]}...'})")
+            parents[number] = info["ppid"]
+    sizes = Counter(_first_of_its_family(number, parents) for number in parents)
+    strays = []
+    for number, size in sizes.items():
+        command, parent = commands[number], parents[number]
+        in_use = "python" in commands.get(parent, "")  # as while a notebook or a run is open
+        state = f"in use by process {parent}" if in_use else f"left behind, end it with kill {number}"
+        others = f" and {size - 1} that it started," if size > 1 else ""
+        strays.append(f"process {number}{others} {state} ({command if len(command) <= 70 else f'{command[:67]}...'})")
     return strays
+
+
+def _first_of_its_family(number: int, parents: Mapping[int, int]) -> int:
+    while parents[number] in parents:
+        number = parents[number]
+    return number
 
 
 def _version(part: str) -> str:

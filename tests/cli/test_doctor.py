@@ -4,6 +4,7 @@ import sys
 
 from pllab.cli import main
 from pllab.cli.doctor import find_strays
+from pllab.comm import Ranks
 
 
 def test_the_report_names_what_there_is(capsys):
@@ -38,3 +39,13 @@ def test_strays_are_those_with_our_mark_only(tmp_path, monkeypatch):
             process.kill()
             process.communicate()
     assert f"process {started[0].pid} " not in " ".join(find_strays())
+
+
+def test_what_a_stray_started_is_counted_and_not_told_again():
+    with Ranks(2):
+        told = [text for text in find_strays() if f" in use by process {os.getpid()} " in text]
+        everything = " ".join(find_strays())
+    numbers = [text.split()[1] for text in told]
+    assert numbers and not any(f" in use by process {number} " in everything for number in numbers)
+    counts = [int(text.split(" that it started,")[0].split()[-1]) for text in told if " that it started," in text]
+    assert max(counts) >= 3  # the controller and two ranks
