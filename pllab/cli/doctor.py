@@ -4,8 +4,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -76,10 +75,10 @@ def add_up(rank: int, world_size: int) -> float:  # noqa: ARG001 - what launch c
 
 
 def find_strays() -> list[str]:
-    """Processes of this user that pllab started and that still run, one text for each and what it started.
+    """Processes of this user that pllab started and that still run, one text each; what they started is left out.
 
     Only pllab's own marks count: its modules on the command line, or an open file in a `pllab-` folder. This
-    process and its parents are left out.
+    process and its parents do not count.
     """
     try:
         import psutil
@@ -98,21 +97,15 @@ def find_strays() -> list[str]:
         is_marked |= any(file.path.startswith(ours) for file in info["open_files"] or ())
         if "python" in command and is_marked and number not in family and info["username"] == me.username():
             parents[number] = info["ppid"]
-    sizes = Counter(_first_of_its_family(number, parents) for number in parents)
     strays = []
-    for number, size in sizes.items():
-        command, parent = commands[number], parents[number]
+    for number, parent in parents.items():
+        if parent in parents:
+            continue  # it ends with the one that started it
+        command = commands[number]
         in_use = "python" in commands.get(parent, "")  # as while a notebook or a run is open
         state = f"in use by process {parent}" if in_use else f"left behind, end it with kill {number}"
-        others = f" and {size - 1} that it started," if size > 1 else ""
-        strays.append(f"process {number}{others} {state} ({command if len(command) <= 70 else f'{command[:67]}...'})")
+        strays.append(f"process {number} {state} ({command if len(command) <= 70 else f'{command[:67]}...'})")
     return strays
-
-
-def _first_of_its_family(number: int, parents: Mapping[int, int]) -> int:
-    while parents[number] in parents:
-        number = parents[number]
-    return number
 
 
 def _version(part: str) -> str:
