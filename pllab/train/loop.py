@@ -48,7 +48,7 @@ def train_rank(
     folder: Path,
     found: tuple[Path, int] | None,
     on_progress: OnProgress,
-    write: Callable[[Sequence[RankOutcome]], TrainResult],
+    write: Callable[[RankOutcome], TrainResult | None],
 ) -> TrainResult | None:
     """Train this rank's share of the configuration; rank 0 returns the result.
 
@@ -58,15 +58,14 @@ def train_rank(
         folder: the run's folder, for checkpoints.
         found: the checkpoint to go on from, and the steps behind it; none begins anew.
         on_progress: called with a dictionary about ten times a second.
-        write: writes the result of all ranks, on rank 0.
+        write: called with this rank's measurements, on every rank; on rank 0 it writes the result and returns it.
     """
     start = time.perf_counter()
     reset_peak_memory()  # what an earlier run in this process held is not this one's
     with closing(make_trainer(config, corpus.tokenizer.vocab_size)) as trainer:
         loop = _Loop(config, corpus, folder, on_progress, trainer)
         epochs, steps = loop.run(found)
-        outcomes = comm.all_gather_object(_outcome(loop, epochs, steps, start))
-        result = write(outcomes) if comm.rank() == 0 else None
+        result = write(_outcome(loop, epochs, steps, start))
         if config.checkpoint:
             loop.save()  # last of all: a run that ends before it has a result is not complete
         return result

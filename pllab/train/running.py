@@ -59,7 +59,7 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
         )[0]
     else:
         with compute_threads(config.num_threads):
-            result = train_rank(config, corpus, folder, found, report, partial(_save, config, backend))
+            result = train_rank(config, corpus, folder, found, report, lambda mine: _save(config, backend, [mine]))
     assert isinstance(result, TrainResult), "rank 0 returns it"
     return result
 
@@ -86,9 +86,8 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
     if comm.rank() == 0:  # other hosts may not see its tokenizer; the same texts give the same one
         corpus.tokenizer.save(folder / _TOKENIZER)
     with compute_threads(config.num_threads):
-        return train_rank(
-            config, corpus, folder, found, on_progress or (lambda _: None), partial(_save, config, backend)
-        )
+        report = on_progress or (lambda _: None)
+        return train_rank(config, corpus, folder, found, report, partial(_save_together, config, backend))
 
 
 def _describe_backend(config: TrainConfig) -> str:
@@ -147,9 +146,15 @@ def _save(config: TrainConfig, backend: str, outcomes: Sequence[RankOutcome]) ->
     )
 
 
+def _save_together(config: TrainConfig, backend: str, mine: RankOutcome) -> TrainResult | None:
+    """The same on every rank of a group; rank 0 writes it."""
+    outcomes = comm.all_gather_object(mine)
+    return _save(config, backend, outcomes) if comm.rank() == 0 else None
+
+
 def _in_rank(
     _rank: int, _world_size: int, config: TrainConfig, folder: Path, found: tuple[Path, int] | None, backend: str
 ) -> TrainResult | None:
     """The function of a launched rank, at module level so that a new process can import it."""
     corpus = load_corpus(config, folder / _TOKENIZER)
-    return train_rank(config, corpus, folder, found, comm.report, partial(_save, config, backend))
+    return train_rank(config, corpus, folder, found, comm.report, partial(_save_together, config, backend))
