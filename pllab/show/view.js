@@ -111,6 +111,7 @@ class View {
     } else {
       root.hidePopover();
       root.popover = null;
+      this.fillsScreen = false; // so that the end of this full screen, told later, does not leave the next one
       if (document.fullscreenElement) document.exitFullscreen();
     }
   }
@@ -150,7 +151,10 @@ class View {
     };
     // one at a time; all views of a widget share its theme, and no other widget has the same object
     on(document, "pl-projector", ({ detail }) => detail === this.theme || leave());
-    on(document, "fullscreenchange", () => document.fullscreenElement || leave());
+    on(document, "fullscreenchange", () => {
+      if (document.fullscreenElement) this.fillsScreen = this.isLarge;
+      else if (this.fillsScreen) leave();
+    });
     on(this.viewButtons[1], "click", () => this.isLarge && document.documentElement.requestFullscreen?.().catch(() => {}));
     on(this.root, "keydown", (event) => {
       const { key, target } = event;
