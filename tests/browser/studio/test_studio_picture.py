@@ -115,7 +115,9 @@ def test_the_picture_comes_first_at_every_size_and_zoom(own_page):
         )
         assert own_page.evaluate("document.documentElement.scrollWidth") <= width
         if width == 1280:  # it is drawn again a moment after the window has another height
-            own_page.wait_for_function("height => document.querySelector('.pl-studio').offsetHeight <= height", arg=height)
+            own_page.wait_for_function(
+                "height => document.querySelector('.pl-studio').offsetHeight <= height", arg=height
+            )
         root.evaluate("node => node.scrollIntoView()")
         at = root.evaluate(PLACES)
         assert at["plots"]["height"] >= 0.6 * at["root"]["height"]
