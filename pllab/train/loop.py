@@ -35,7 +35,7 @@ from pllab.train.metrics import (
     peak_memory_bytes,
     reset_peak_memory,
 )
-from pllab.train.results import open_workdir
+from pllab.train.results import TrainResult, open_workdir
 from pllab.train.trainers import StepRecord, Trainer, losses_of_all, make_trainer
 
 OnProgress = Callable[[dict[str, Any]], None]
@@ -43,9 +43,14 @@ _SECONDS_BETWEEN_EVENTS = 0.1  # reading a loss waits for the GPU, so not after 
 
 
 def train_rank(
-    config: TrainConfig, corpus: Corpus, folder: Path, found: tuple[Path, int] | None, on_progress: OnProgress
-) -> RankOutcome:
-    """Train this rank's share of the configuration and return its measurements.
+    config: TrainConfig,
+    corpus: Corpus,
+    folder: Path,
+    found: tuple[Path, int] | None,
+    on_progress: OnProgress,
+    write: Callable[[RankOutcome], TrainResult | None],
+) -> TrainResult | None:
+    """Train this rank's share of the configuration; rank 0 returns the result.
 
     Args:
         config: the same on every rank.
@@ -53,13 +58,17 @@ def train_rank(
         folder: the run's folder, for checkpoints.
         found: the checkpoint to go on from, and the steps behind it; none begins anew.
         on_progress: called with a dictionary about ten times a second.
+        write: called with this rank's measurements, on every rank; on rank 0 it writes the result and returns it.
     """
     start = time.perf_counter()
     reset_peak_memory()  # what an earlier run in this process held is not this one's
     with closing(make_trainer(config, corpus.tokenizer.vocab_size)) as trainer:
         loop = _Loop(config, corpus, folder, on_progress, trainer)
         epochs, steps = loop.run(found)
-        return _outcome(loop, epochs, steps, start)
+        result = write(_outcome(loop, epochs, steps, start))
+        if config.checkpoint:
+            loop.save()  # last of all: a run that ends before it has a result is not complete
+        return result
 
 
 @dataclass
@@ -152,7 +161,8 @@ class _Loop:
     def pause(self) -> None:
         """Save and validate when due, with the clock of the epoch stopped."""
         step, config = self.at - self.number * len(self.loader), self.config
-        saves = config.checkpoint and (self.is_last or _is_due(step, config.checkpoint_interval))
+        is_end = self.at == config.num_epochs * len(self.loader)  # then `train_rank` saves
+        saves = config.checkpoint and not is_end and (self.is_last or _is_due(step, config.checkpoint_interval))
         validates = self.is_last or _is_due(self.at, config.eval_interval)
         if not (saves or validates):
             return

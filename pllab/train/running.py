@@ -1,6 +1,7 @@
 """The start of a run: check, open its folder, start the ranks that the axes need, and write the result."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pllab import comm
@@ -44,21 +45,23 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
     corpus, folder, found = _open_run(config)
     corpus.tokenizer.save(folder / _TOKENIZER)
     if config.needs_ranks:
-        outcomes = comm.launch(
+        result = comm.launch(
             _in_rank,
             config.world_size,
             config,
             folder,
             found,
+            backend,
             backend="gloo" if config.device == "cpu" else None,
             num_threads=config.num_threads,
             timeout_s=config.timeout_s,
             on_report=lambda _, event: report(event),
-        )
+        )[0]
     else:
         with compute_threads(config.num_threads):
-            outcomes = [train_rank(config, corpus, folder, found, report)]
-    return _save(config, backend, outcomes)
+            result = train_rank(config, corpus, folder, found, report, lambda mine: _save(config, backend, [mine]))
+    assert isinstance(result, TrainResult), "rank 0 returns it"
+    return result
 
 
 def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | None = None) -> TrainResult | None:
@@ -83,9 +86,8 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
     if comm.rank() == 0:  # other hosts may not see its tokenizer; the same texts give the same one
         corpus.tokenizer.save(folder / _TOKENIZER)
     with compute_threads(config.num_threads):
-        outcome = train_rank(config, corpus, folder, found, on_progress or (lambda _: None))
-    outcomes = comm.all_gather_object(outcome)
-    return _save(config, backend, outcomes) if comm.rank() == 0 else None
+        report = on_progress or (lambda _: None)
+        return train_rank(config, corpus, folder, found, report, partial(_save_together, config, backend))
 
 
 def _describe_backend(config: TrainConfig) -> str:
@@ -144,8 +146,15 @@ def _save(config: TrainConfig, backend: str, outcomes: Sequence[RankOutcome]) ->
     )
 
 
+def _save_together(config: TrainConfig, backend: str, mine: RankOutcome) -> TrainResult | None:
+    """The same on every rank of a group; rank 0 writes it."""
+    outcomes = comm.all_gather_object(mine)
+    return _save(config, backend, outcomes) if comm.rank() == 0 else None
+
+
 def _in_rank(
-    _rank: int, _world_size: int, config: TrainConfig, folder: Path, found: tuple[Path, int] | None
-) -> RankOutcome:
+    _rank: int, _world_size: int, config: TrainConfig, folder: Path, found: tuple[Path, int] | None, backend: str
+) -> TrainResult | None:
     """The function of a launched rank, at module level so that a new process can import it."""
-    return train_rank(config, load_corpus(config, folder / _TOKENIZER), folder, found, comm.report)
+    corpus = load_corpus(config, folder / _TOKENIZER)
+    return train_rank(config, corpus, folder, found, comm.report, partial(_save_together, config, backend))

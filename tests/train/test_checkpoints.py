@@ -297,6 +297,24 @@ def test_a_run_stopped_within_an_epoch_goes_on_bit_by_bit(tmp_path):
     assert logged == {step: pytest.approx(whole.step_losses[step]) for step in range(8 - len(rest.step_losses), 8)}
 
 
+@pytest.mark.parametrize("moment", ["loop.validation_loss", "loop.measured_peak_flops", "running.save_result"])
+def test_a_run_that_ends_after_its_last_step_still_gets_a_result(tmp_path, monkeypatch, moment):
+    """Only a run with a result is complete."""
+    options = NUMBERS | {"checkpoint": True, "resume": True, "checkpoint_interval": 1, "peak_flops": None}
+    whole = train(TrainConfig(**options, num_epochs=1, workdir=str(tmp_path / "whole")))
+    cut = TrainConfig(**options, num_epochs=1, workdir=str(tmp_path / "cut"))
+    with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
+        broken.setattr(f"pllab.train.{moment}", interrupt)
+        train(cut)
+    result = train(cut)
+    assert result.steps == whole.steps[-1:] and result.validation_loss == whole.validation_loss
+    assert [path.name for path in checkpoints_in(result.path.with_suffix(""))] == [f"step-{len(whole.steps):08d}"]
+
+
+def interrupt(*_args, **_options):
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("under_torchrun", [False, True])
 def test_a_finished_run_has_nothing_left_to_do(tmp_path, monkeypatch, capsys, under_torchrun):
     """A requeued job and a restarted one give the same command again; a job of other settings is still refused."""
