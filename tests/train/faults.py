@@ -190,6 +190,8 @@ def as_rank(folder: Path, moment: str, step: int, victim: int, words: list[str])
         taken[0] += 1
         if is_first:
             note(folder, "step")
+        elif moment == "agent" and taken[0] == step:
+            time.sleep(300)  # until it ends with its agent: a quick run would be complete before
 
     register_optimizer_step_post_hook(after_step)
     if is_first:
