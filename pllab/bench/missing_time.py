@@ -128,9 +128,10 @@ class MissingTime:
             f"In the round of its median speed-up {name} took {1e3 * took:.0f} ms a step and was "
             f"{result.speedup(name):.2f}x as fast as {base} (real); the predicted step would be "
             f"{self.speedup(result, name):.2f}x (simulated). Of the {1e3 * lost:+.0f} ms between the two, "
-            f"the recorded step has {1e3 * explained:+.0f} ms; its largest part, {1e3 * self.parts[most]:+.0f} ms, is: "
-            f"{most}. The rest, {1e3 * (lost - explained):+.0f} ms, is set-up, the optimizer's step, the "
-            "profiler's own time, and the machine."
+            f"the recorded step accounts for {1e3 * explained:+.0f} ms; its largest part, "
+            f"{1e3 * self.parts[most]:+.0f} ms, is: {most}. The rest, "
+            f"{1e3 * (lost - explained):+.0f} ms, is set-up, the optimizer's step, the profiler's own time, and the "
+            "machine."
         )
 
     def picture(self) -> Figure:

@@ -55,7 +55,7 @@ def test_the_race_is_set_against_the_simulated_speedup_and_the_rest_is_named():
     assert lost.speedup(result, "pipe") == pytest.approx(45 / 27)  # one lane's step, not that of two lanes in turn: 48
     said = lost.in_race(result, "pipe")
     assert "pipe took 40 ms a step and was 1.12x as fast as one lane (real)" in said
-    assert "would be 1.67x (simulated). Of the +13 ms between the two, the recorded step has +18 ms" in said
+    assert "would be 1.67x (simulated). Of the +13 ms between the two, the recorded step accounts for +18 ms" in said
     assert "largest part, +12 ms, is: two lanes at once, against one" in said
     assert "The rest, -5 ms, is set-up, the optimizer's step" in said
     disturbed = replace(result, cpu_s={**result.cpu_s, "one lane": [0.4, 0.4, 0.4]})
