@@ -11,7 +11,6 @@ The function is packed as `check` does it, so what cannot travel in a notebook i
 """
 
 import ast
-import symtable
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from pllab.lesson.exercise import Refused
-from pllab.lesson.keeping import names_read
+from pllab.lesson.keeping import names_bound, names_read
 from pllab.lesson.packing import Packed, Source, pack
 
 _NAME = "__solution__"
@@ -93,7 +92,7 @@ def statements(cell: str, source: str) -> Iterator[Statement]:
         return
     for node in body:
         try:
-            reads, bound = frozenset(names_read(ast.unparse(node))), _bound(ast.unparse(node))
+            reads, bound = frozenset(names_read(ast.unparse(node))), names_bound(ast.unparse(node))
         except (SyntaxError, RecursionError):  # an await outside of a function
             continue
         is_plain = isinstance(node, (*_SCOPES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign))
@@ -124,12 +123,6 @@ def _pass(parts: Sequence[Statement], wanted: frozenset[str], imported: frozense
             taken.append(part)
             wanted = (wanted - part.binds) | part.reads
     return taken[::-1]
-
-
-def _bound(source: str) -> frozenset[str]:
-    """The names that a statement binds in its own scope."""
-    symbols = symtable.symtable(source, "<statement>", "exec").get_symbols()
-    return frozenset(symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported())
 
 
 def _changed(node: ast.stmt) -> Iterator[str]:

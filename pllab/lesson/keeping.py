@@ -3,6 +3,9 @@
 `my_pllab.py` is plain Python, one function after another with its lesson's number. `check` writes it; `mine` reads
 it, and so do `import my_pllab` and `torchrun`. It lies in the folder that PLLAB_HOME names, by default
 beside the notebooks.
+
+Each solution stands there with all that it needs, except for other solutions, and a name has one meaning in the whole
+file. So a solution works as before when another one is replaced.
 """
 
 import ast
@@ -17,12 +20,15 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType, GenericAlias, ModuleType, UnionType
 from typing import Any
 
+from pllab.arguments import require
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
 from pllab.lesson.own_code import functions_of
@@ -30,6 +36,7 @@ from pllab.lesson.own_code import functions_of
 _HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
 
 `check` adds a solution when it is right, and replaces it when another one is. The file is yours: read it, import it.
+What you write above the first solution stays.
 """
 '''
 _MARK = re.compile(r"^# ={4} (\d\d\.\d+) .*: (\w+) ={4}$", re.MULTILINE)
@@ -57,11 +64,15 @@ def keep(exercise: Exercise, solution: Any) -> str:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         piece = _piece(solution)
+        before = _read(path)
         sections = read_sections(path)
         earlier, new = sections.get(exercise.id), _section(exercise, piece, sections)
         sections[exercise.id] = new
-        head = _HEAD if not path.exists() else _MARK.split(path.read_text(encoding="utf-8"))[0]
-        write_whole(path, "\n\n".join([head.rstrip(), *(sections[key].strip() for key in sorted(sections))]) + "\n")
+        head = _MARK.split(before or _HEAD)[0].rstrip()
+        after = "\n\n".join([head, *(sections[key].strip() for key in sorted(sections))]) + "\n"
+        if lost := _lost(before, after):
+            raise CannotKeep(f"the file would use {lost} where it has none; define it in the cell of the solution too")
+        write_whole(path, after)
     except (CannotKeep, OSError) as error:
         return f"not in my_pllab.py, because {error}"
     replaces = earlier is not None and earlier.strip() != new.strip()
@@ -77,7 +88,9 @@ def mine(exercise_id: str) -> Any:
         ValueError: there is neither, or `my_pllab.py` cannot be imported.
     """
     if (name := _names().get(exercise_id)) is not None:
-        return getattr(_imported(), name)
+        kept = _imported()
+        require(hasattr(kept, name), f"my_pllab.py has no {name} any more; run the check of {exercise_id} again")
+        return getattr(kept, name)
     exercise = find(exercise_id)
     if not (exercise.package and exercise.lends):
         raise ValueError(f"my_pllab.py has no {exercise_id} ({exercise.title}) yet, and pllab has none to lend")
@@ -98,7 +111,7 @@ class Parts:
     rows: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
-        width = max(len(what) for what, _ in self.rows)
+        width = max((len(what) for what, _ in self.rows), default=0)
         return "\n".join(f"{what:{width}}   {whose}" for what, whose in self.rows)
 
     __repr__ = __str__
@@ -124,7 +137,7 @@ def parts(*exercise_ids: str) -> Parts:
     return Parts(tuple(rows))
 
 
-class CannotKeep(Exception):
+class CannotKeep(ValueError):
     """Why a solution cannot be written down, as the end of a sentence."""
 
 
@@ -135,7 +148,7 @@ class KeptCode:
     name: str
     imports: list[str] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
-    sources: dict[str, str] = field(default_factory=dict)  # by name, what is used before what uses it
+    definitions: dict[str, str] = field(default_factory=dict)  # by name, what is used before what uses it
 
 
 def _piece(solution: Any) -> KeptCode:
@@ -149,14 +162,18 @@ def _piece(solution: Any) -> KeptCode:
 
 def _collect(thing: Any, piece: KeptCode) -> None:
     source, names = source_of(thing), namespace_of(thing)
-    piece.sources.setdefault(thing.__name__, "")  # it may use itself
+    piece.definitions.setdefault(thing.__name__, "")  # it may use itself
     for name in names_read(source):
-        if hasattr(builtins, name):
-            continue
-        if name in names and name not in piece.sources:
+        if name in names and name not in piece.definitions and not _is_pythons(name, names[name]):
             _need(name, names[name], thing, piece)
-    del piece.sources[thing.__name__]
-    piece.sources[thing.__name__] = source
+    del piece.definitions[thing.__name__]
+    piece.definitions[thing.__name__] = source
+
+
+def _is_pythons(name: str, value: Any) -> bool:
+    """Whether it is there without a definition, under Python or in every notebook; a helper may be called `slice`."""
+    is_notebooks = str(getattr(value, "__module__", "")).startswith("IPython")
+    return name.startswith("__") or value is getattr(builtins, name, _is_pythons) or is_notebooks
 
 
 def _need(name: str, value: Any, by: Any, piece: KeptCode) -> None:
@@ -165,21 +182,27 @@ def _need(name: str, value: Any, by: Any, piece: KeptCode) -> None:
     alias = "" if original == name else f" as {name}"
     if isinstance(value, ModuleType):
         piece.imports.append(f"import {original}{alias}")
-    elif isinstance(value, FunctionType | type) and value.__module__ == "my_pllab":  # it is in the file already
+    elif _is_definition(value) and value.__module__ in ("my_pllab", "__main__", by.__module__):
+        if value.__module__ != "my_pllab" and original not in piece.definitions:  # that is in the file already
+            _collect(value, piece)
         if alias:
-            piece.constants.append(f"{name} = {original}")
-    elif isinstance(value, FunctionType | type) and value.__module__ in ("__main__", by.__module__):
-        _collect(value, piece)
+            piece.definitions[name] = f"{name} = {original}"
     elif module := _home_of(value, name):
         piece.imports.append(f"from {module} import {original}{alias}")
     else:
         piece.constants.append(f"{name} = {_literal(name, value)}")
 
 
+def _is_definition(value: Any) -> bool:
+    """Whether def or class made it, also under a decorator such as `functools.cache`."""
+    return isinstance(getattr(value, "__wrapped__", value), FunctionType | type)
+
+
 def _home_of(value: Any, name: str) -> str:
     """The module that a value can be imported from, empty if there is none."""
-    module = getattr(value, "__module__", None)
-    if isinstance(module, str) and hasattr(sys.modules.get(module), getattr(value, "__name__", name)):
+    module = str(getattr(value, "__module__", ""))
+    found = getattr(sys.modules.get(module), getattr(value, "__name__", name), _literal)
+    if found is value and module != "__main__":
         return module
     rooms = [key for key in sys.modules if key.startswith("pllab.") and key.count(".") == 1]
     return next((room for room in sorted(rooms) if vars(sys.modules[room]).get(name, _literal) is value), "")
@@ -187,32 +210,39 @@ def _home_of(value: Any, name: str) -> str:
 
 def _literal(name: str, value: Any) -> str:
     text = repr(value)
-    try:
-        if ast.literal_eval(text) == value:
+    with suppress(ValueError, SyntaxError, NameError):
+        is_of_types = isinstance(value, GenericAlias | UnionType)  # as `list[int]`
+        if (eval(text, {}) if is_of_types else ast.literal_eval(text)) == value:
             return text
-    except (ValueError, SyntaxError):
-        pass
     raise CannotKeep(f"it uses {name}, which is no plain constant; make it inside the function or pass it in")
 
 
 def source_of(thing: Any) -> str:
     """The source of a function or class at the top of a file or a notebook cell, where `inspect` finds no class.
 
+    A class without methods does not say where it is from: it is the last one that was run.
+
     Raises:
         CannotKeep: it cannot be found.
     """
-    files = {function.__code__.co_filename for function in functions_of(thing)} or set(linecache.cache)
-    for name in sorted(files, reverse=True):
-        text = "".join(linecache.getlines(name))
+    files = {function.__code__.co_filename for function in functions_of(thing)}
+    texts = ["".join(linecache.getlines(name)) for name in files or reversed(list(linecache.cache))]
+    kind = ast.ClassDef if isinstance(thing, type) else ast.FunctionDef
+    for text in texts if files else [*reversed(_cells_run()), *texts]:
         try:
             tree = ast.parse(text)
         except SyntaxError:  # a cell with magics
             continue
         for node in reversed(tree.body):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == thing.__name__:
+            if isinstance(node, kind) and node.name == thing.__name__:
                 first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-                return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+                return "\n".join(text.split("\n")[first - 1 : node.end_lineno])
     raise CannotKeep(f"the source of {thing.__name__} was not found; define it at the top of a cell")
+
+
+def _cells_run() -> list[str]:
+    """The cells of this notebook in the order in which they were run; none outside of a notebook."""
+    return list(vars(sys.modules["__main__"]).get("In", []))
 
 
 def namespace_of(thing: Any) -> dict[str, Any]:
@@ -221,39 +251,61 @@ def namespace_of(thing: Any) -> dict[str, Any]:
     return function.__globals__ if function else vars(sys.modules.get(thing.__module__) or builtins)
 
 
-def names_read(source: str) -> list[str]:
-    """The names that some source reads from around it, without the variables of its functions; Python's own too."""
+def names_read(source: str, *, at_once: bool = False) -> list[str]:
+    """The names that some source reads from around it, without the variables of its functions; Python's own too.
+
+    at_once: without those that it reads when a function of it is called.
+    """
     top = symtable.symtable(textwrap.dedent(source), "<solution>", "exec")
     names = [symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()]
     tables = top.get_children()
     while tables:
         table = tables.pop(0)
-        names += [symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()]
-        tables += table.get_children()
+        if not (at_once and table.get_type() == "function"):
+            names += [symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()]
+            tables += table.get_children()
     return list(dict.fromkeys(names))
 
 
+def names_bound(source: str) -> frozenset[str]:
+    """The names that some source binds, without the variables of its functions."""
+    symbols = symtable.symtable(source, "<solution>", "exec").get_symbols()
+    return frozenset(symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported())
+
+
 def _section(exercise: Exercise, piece: KeptCode, sections: dict[str, str]) -> str:
-    """The text of one exercise in the file; identical definitions in another section are not repeated."""
-    others = {
-        name: (key, text) for key, body in sections.items() if key != exercise.id for name, text in _defined(body)
-    }
-    sources = []
-    for name, source in piece.sources.items():
-        key, text = others.get(name, ("", source))
-        if ast.dump(ast.parse(text)) != ast.dump(ast.parse(source)):
-            raise CannotKeep(f"{key} has another {name}; give one of them another name")
-        if not key or name == piece.name:
-            sources.append(source)
-    mark = f"# ==== {exercise.id} {exercise.title}: {piece.name} ===="
+    """The text of one exercise in the file; what is itself the solution of another one is not repeated."""
+    others = {key: body for key, body in sections.items() if key != exercise.id}
+    elsewhere = {name: (key, made) for key, body in others.items() for name, made in _meanings(body)}
     head = [*sorted(set(piece.imports)), *piece.constants]
-    return "\n\n\n".join(["\n".join([mark, *head]), *sources])
+    for name, made in _meanings("\n".join([*head, *piece.definitions.values()])):
+        key, other = elsewhere.get(name, ("", made))
+        if made != other:
+            raise CannotKeep(f"{key} has another {name}; give one of them another name")
+    solutions = {name for body in others.values() for _, name in _MARK.findall(body)} & set(elsewhere) - {piece.name}
+    definitions = [text for name, text in piece.definitions.items() if name not in solutions]
+    mark = f"# ==== {exercise.id} {exercise.title}: {piece.name} ===="
+    return "\n\n\n".join(["\n".join([mark, *head]), *definitions])
 
 
-def _defined(body: str) -> Iterator[tuple[str, str]]:
-    for node in ast.parse(body).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name, ast.get_source_segment(body, node) or ""
+def _meanings(text: str) -> Iterator[tuple[str, str]]:
+    """Each name that a text binds, and the statement that does."""
+    for node in ast.parse(text).body:
+        for name in names_bound(ast.unparse(node)):
+            yield name, ast.dump(node)
+
+
+def _lost(before: str, after: str) -> str:
+    """A name of the file that its new text uses and does not have, or has only further down; empty if there is none."""
+    everywhere, above = names_bound(after), frozenset[str]()
+    known = everywhere | names_bound(before)
+    for node in ast.parse(after).body:
+        source = ast.unparse(node)
+        missing = {*names_read(source)} - everywhere | {*names_read(source, at_once=True)} - above
+        if missing & known:
+            return min(missing & known)
+        above |= names_bound(source)
+    return ""
 
 
 def read_sections(path: Path) -> dict[str, str]:
@@ -262,22 +314,27 @@ def read_sections(path: Path) -> dict[str, str]:
     Raises:
         CannotKeep: the file is no longer valid Python.
     """
-    if not path.exists():
-        return {}
-    text = path.read_text(encoding="utf-8")
+    text = _read(path)
     marks = [*_MARK.finditer(text)]
-    ends = [*(mark.start() for mark in marks[1:]), len(text)]
+    places = pairwise([*(mark.start() for mark in marks), len(text)])
     try:
         ast.parse(text)
     except SyntaxError as error:
         raise CannotKeep(f"line {error.lineno} of the file is not valid Python; repair it") from None
-    return {mark[1]: text[mark.start() : end] for mark, end in zip(marks, ends, strict=True)}
+    return {mark[1]: text[start:end] for mark, (start, end) in zip(marks, places, strict=True)}
 
 
 def _names() -> dict[str, str]:
     """The name of each kept solution by its exercise."""
-    path = _file()
-    return dict(_MARK.findall(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    return dict(_MARK.findall(_read(_file())))
+
+
+def _read(path: Path) -> str:
+    """The text of the file, empty if there is none."""
+    try:
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+    except UnicodeDecodeError:
+        raise CannotKeep("my_pllab.py is not written in UTF-8; save it so") from None
 
 
 def _imported() -> ModuleType:

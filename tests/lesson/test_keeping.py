@@ -44,6 +44,12 @@ def kept(exercise_id, code, name="my_share", **names):
     return keep(find(exercise_id), cell(code, **names)[name])
 
 
+def alone(expression):
+    """What a new process prints that has the file and nothing else."""
+    words = f"import my_pllab; print({expression})"
+    return subprocess.check_output([sys.executable, "-c", words], cwd=home(), text=True).strip()
+
+
 def test_a_right_solution_is_kept_with_all_it_needs_and_runs_alone(folder):
     names = cell(
         "import math as m\nimport torch\n" + SHARE.replace("step * STEP", "step * m.ceil(STEP)"), x=torch.ones(2)
@@ -55,8 +61,7 @@ def test_a_right_solution_is_kept_with_all_it_needs_and_runs_alone(folder):
     assert "import math as m" in text and "STEP = 1" in text
     assert "import torch" not in text, "what is not used is not kept"
     assert text.index("def every") < text.index("class Dealer") < text.index("def my_share")
-    words = "import my_pllab; print(my_pllab.my_share([1, 2, 3], 1, 2))"
-    assert subprocess.check_output([sys.executable, "-c", words], cwd=folder, text=True) == "[2]\n"
+    assert alone("my_pllab.my_share([1, 2, 3], 1, 2)") == "[2]"
     assert mine("00.1")(list("abc"), 0, 2) == ["a", "c"]
 
 
@@ -96,10 +101,14 @@ def test_a_solution_that_uses_an_earlier_one_does_not_repeat_it():
     keep(find("05.2"), names["average_gradients"])
     assert keep(find("00.1"), names["my_share"]) == "in my_pllab.py"
     assert (home() / "my_pllab.py").read_text().count("def average_gradients") == 1
-    borrowed = mine("05.2")
-    later = "def my_share(items, rank, world_size):\n    average(None)\n    return items\n"
-    assert kept("00.1", later, average=borrowed) == "in my_pllab.py, in place of your earlier one"
-    assert mine("00.1")([1], 0, 1) == [1]
+    better = "def average_gradients(model):\n    return None\n"
+    assert kept("05.2", better, "average_gradients") == "in my_pllab.py, in place of your earlier one"
+    later = "def tokens(items):\n    average(None)\n    return items\n"
+    assert kept("05.3", later, "tokens", average=mine("05.2")) == "in my_pllab.py"
+    assert "average = average_gradients\n" in (home() / "my_pllab.py").read_text()
+    assert alone("my_pllab.tokens([1]), my_pllab.my_share([2], 0, 1)") == "[1] [2]"
+    told = "not in my_pllab.py, because the file would use average_gradients where it has none; define it in the"
+    assert kept("00.1", later, "tokens", average=mine("05.2")).startswith(told), "00.1 stands above 05.2"
 
 
 def test_what_cannot_be_kept_is_said():
@@ -111,9 +120,72 @@ def test_what_cannot_be_kept_is_said():
     assert "it uses table, which is no plain constant" in kept("00.1", tensor, table=torch.ones(3))
     nested = cell("def makes():\n    def my_share(i, r, w): ...\n    return my_share\n")["makes"]()
     assert "the source of my_share was not found; define it at the top of a cell" in keep(find("00.1"), nested)
+    for made in ("@dataclass\nclass Config:\n    n: int = 1\nx = Config()\n", "class E(Enum):\n    A = 1\nx = E.A\n"):
+        code = f"from dataclasses import dataclass\nfrom enum import Enum\n{made}def f(): return x\n"
+        assert "it uses x, which is no plain constant" in kept("05.1", code, "f")
     assert "it has no name" in keep(find("00.1"), lambda items, rank, world_size: items)
     (home() / "my_pllab.py").write_text("def broken(:\n")
     assert "line 1 of the file is not valid Python" in kept("00.1", other)
+
+
+@pytest.mark.parametrize(
+    "code",
+    {
+        "a name of Python's": "def slice(n):\n    return n + 1\ndef f(n):\n    return slice(n)",
+        "a name of Python's, imported": "from math import pow\ndef f(n):\n    return int(pow(n + 1, 1)) + len([]) ",
+        "a decorator": "import functools\n@functools.cache\ndef g(n):\n    return n + 1\ndef f(n):\n    return g(n)",
+        "another name": "def g(n):\n    return n + 1\ntake = g\ndef f(n):\n    return take(n)",
+        "a base": "class Base:\n    def go(self, n):\n        return n + 1\nclass f(Base):\n    def __new__(cls, n):\n"
+        "        return Base.go(cls, n)",
+        "types": "Numbers = list[int] | None\ndef f(n) -> Numbers:\n    return n + 1",
+        "an odd line": "def f(n):\n    # \u2028 \f\n    return n + 1",
+    }.values(),
+)
+def test_what_is_kept_computes_the_same_in_a_new_process(code):
+    assert kept("05.1", code, "f") == "in my_pllab.py"
+    assert alone("my_pllab.f(2)") == "3"
+
+
+@pytest.mark.parametrize("first", ["x = 4", "import math as x", "def x():\n    return 3", "class x: ..."])
+@pytest.mark.parametrize("second", ["x = 8", "import operator as x", "def x():\n    return 5"])
+def test_a_name_has_one_meaning_in_the_whole_file(first, second):
+    assert kept("05.1", f"{first}\ndef one():\n    return x", "one") == "in my_pllab.py"
+    told = "not in my_pllab.py, because 05.1 has another x; give one of them another name"
+    assert kept("05.2", f"{second}\ndef two():\n    return x", "two") == told
+
+
+def test_a_solution_works_as_before_when_one_that_shares_a_helper_is_replaced():
+    helper = "class Base:\n    step = 1\ndef flat(n):\n    return n + Base.step\n"
+    for number, name in (("05.2", "two"), ("05.1", "one")):
+        assert kept(number, f"{helper}def {name}(n):\n    return flat(n)", name) == "in my_pllab.py"
+    assert kept("05.1", "def one(n):\n    return n", "one").endswith("in place of your earlier one")
+    assert alone("my_pllab.one(1), my_pllab.two(1)") == "1 2"
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0], [0, 1, 0]])
+def test_a_class_without_methods_is_the_one_that_was_run_last(monkeypatch, order):
+    texts = [f"class Step:\n    size = {size}\ndef f():\n    return Step.size\n" for size in (0, 1)]
+    monkeypatch.setattr(sys.modules["__main__"], "In", ["", *(texts[number] for number in order)], raising=False)
+    made = [cell(text)["f"] for text in texts]  # a cell that is run again has its old place in linecache
+    assert keep(find("05.1"), made[order[-1]]) == "in my_pllab.py"
+    assert alone("my_pllab.f()") == str(order[-1])
+
+
+def test_a_file_that_the_learner_has_changed_is_told_apart_in_a_sentence(folder):
+    path = folder / "my_pllab.py"
+    path.write_text("# only a word of mine\n")
+    assert kept("00.1", SHARE) == "in my_pllab.py"
+    assert path.read_text().startswith("# only a word of mine\n")
+    path.write_text(path.read_text().replace("def my_share", "def our_share"))
+    with pytest.raises(ValueError, match="my_pllab.py has no my_share any more; run the check of 00.1 again"):
+        mine("00.1")
+    assert str(parts()) == ""
+    path.write_bytes(b"# caf\xe9\n")
+    told = "my_pllab.py is not written in UTF-8; save it so"
+    assert kept("00.1", SHARE) == f"not in my_pllab.py, because {told}"
+    for ask in (lambda: mine("00.1"), lambda: parts("00.1")):
+        with pytest.raises(ValueError, match=told):
+            ask()
 
 
 def test_lessons_borrow_what_the_learner_has_not_built():
