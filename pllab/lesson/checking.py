@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pllab.arguments import deadline
 from pllab.comm.fork_server import warm_server
 from pllab.lesson.asking import judge
 from pllab.lesson.exercise import Refused, find
@@ -44,10 +45,10 @@ def check(exercise_id: str, solution: Callable[..., Any] | None, *, deadline_s: 
     deadline_s: seconds that all cases together may take; by default the exercise's.
 
     Raises:
-        ValueError: there is no exercise of that number.
+        ValueError: there is no exercise of that number, or the deadline is no number of seconds.
     """
     exercise = find(exercise_id)
-    deadline_s = exercise.deadline_s if deadline_s is None else deadline_s
+    deadline_s = exercise.deadline_s if deadline_s is None else deadline(deadline_s)
     try:
         packed = pack(solution)
     except Refused as refused:

@@ -88,7 +88,7 @@ class WardRound:
         return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
     def _rows(self) -> Iterator[list[str]]:
-        num_ranks = max(len(visit.records) for visit in self.jobs.values())
+        num_ranks = max((len(visit.records) for visit in self.jobs.values()), default=0)
         ranks = [f"rank {rank}" for rank in range(num_ranks)]
         yield ["job", *ranks, "waits for rank", "came last by (real)", "printed last", "state (real)"]
         for job, visit in self.jobs.items():

@@ -252,7 +252,7 @@ def find(exercise_id: str) -> Exercise:
     Raises:
         ValueError: there is no such exercise.
     """
-    lesson = exercise_id.partition(".")[0]
+    lesson = str(exercise_id).partition(".")[0]
     exercises = {exercise.id: exercise for exercise in exercises_of(lesson)}
     names = ", ".join(exercises) or "none"
     require(exercise_id in exercises, f"there is no exercise {exercise_id!r}; lesson {lesson!r} has {names}")

@@ -2,7 +2,7 @@
 
 It takes from the cells what the function needs and leaves out the lesson's runs:
 
-    wanted   the names that the expression of `check` reads
+    wanted   the names that the second argument of its last `check` reads
     taken    the last statement that binds each of them, then what that one reads, and so on
     run      what was taken, in the notebook's order
 
@@ -13,6 +13,7 @@ The function is packed as `check` does it, so what cannot travel in a notebook i
 import ast
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -22,20 +23,22 @@ from pllab.lesson.keeping import names_bound, names_read
 from pllab.lesson.packing import Packed, Source, pack
 
 _NAME = "__solution__"
+_RUN_HERE = ("%%time", "%%capture")  # magics whose cell runs like any other
+_NO_CHECK = 'No cell of the notebook that Python can read has a check("{id}", ...) with your function; put it back.'
 _RAISED = "{cell} of the notebook raised {error}, so there is no function to check; run the cells above the check."
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-def pack_cells(expression: str, source: Source) -> Packed:
-    """Run what the expression needs of the cells, and pack what it gives as `check` does it.
+def pack_cells(exercise_id: str, source: Source) -> Packed:
+    """Run what the last check of an exercise needs of the cells, and pack what it is given as `check` does it.
 
     Raises:
-        Refused: a cell raised, or as `pack` does.
+        Refused: a cell raised, there is no such check, or as `pack` does.
     """
     module = sys.modules["__main__"] = ModuleType("__main__")  # an empty notebook, whose functions travel by value
     names, at = vars(module), ""
     try:
-        for at, code in _pieces(expression, source):  # noqa: B007 - the error names the cell
+        for at, code in _pieces(exercise_id, source):  # noqa: B007 - the error names the cell
             exec(code, names)
     except Refused:
         raise
@@ -45,9 +48,12 @@ def pack_cells(expression: str, source: Source) -> Packed:
     return pack(names[_NAME])
 
 
-def _pieces(expression: str, source: Source) -> list[tuple[str, Any]]:
-    """The code to run, by cell, and at last the expression; lines keep their numbers for tracebacks."""
+def _pieces(exercise_id: str, source: Source) -> list[tuple[str, Any]]:
+    """The code to run, by cell, and at last what the check is given; lines keep their numbers for tracebacks."""
     parts = [part for name, lines in source for part in statements(name, "".join(lines))]
+    expression = next((given for part in reversed(parts) for given in checked(part.node, exercise_id)), "")
+    if not expression:
+        raise Refused("raised", _NO_CHECK.format(id=exercise_id))
     taken = needed(parts, expression)
     pieces = []
     for name, _ in source:
@@ -82,15 +88,8 @@ class Statement:
 
 
 def statements(cell: str, source: str) -> Iterator[Statement]:
-    """The statements of one cell, without its magics; none if it is not Python."""
-    lines = ["" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n")]
-    if source.lstrip().startswith("%%"):
-        return
-    try:
-        body = ast.parse("\n".join(lines)).body
-    except (SyntaxError, ValueError):
-        return
-    for node in body:
+    """The statements of one cell, with its magics as calls; none if it is not Python, or runs on ranks."""
+    for node in _body(source):
         try:
             reads, bound = frozenset(names_read(ast.unparse(node))), names_bound(ast.unparse(node))
         except (SyntaxError, RecursionError):  # an await outside of a function
@@ -99,6 +98,36 @@ def statements(cell: str, source: str) -> Iterator[Statement]:
         binds = bound - reads if is_plain else frozenset[str]()
         is_import = isinstance(node, ast.Import | ast.ImportFrom)
         yield Statement(cell, node, binds, bound.union(_changed(node)), reads, is_import)
+
+
+def _body(source: str) -> list[ast.stmt]:
+    lines = source.split("\n")
+    first = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    if lines[first].startswith("%%"):
+        if lines[first].split()[0] not in _RUN_HERE:
+            return []
+        lines[first] = ""
+    for read in (str, _as_python):
+        with suppress(SyntaxError, ValueError):
+            return ast.parse(read("\n".join(lines))).body
+    return []
+
+
+def _as_python(source: str) -> str:
+    """IPython's own syntax, such as `%pwd` and `f?`, as calls, which few cells need: half a second of imports."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    return TransformerManager().transform_cell(source)
+
+
+def checked(node: ast.stmt, exercise_id: str) -> Iterator[str]:
+    """What the checks of an exercise in a statement are given: `f` of `print(check("00.1", f))`."""
+    for call in ast.walk(node):
+        match call:
+            case ast.Call(ast.Name("check") | ast.Attribute(attr="check"), [ast.Constant(named), *others], keywords):
+                given = others[:1] or [keyword.value for keyword in keywords if keyword.arg == "solution"]
+                if named == exercise_id and given:
+                    yield ast.unparse(given[0])
 
 
 def needed(parts: Sequence[Statement], expression: str) -> list[Statement]:
@@ -125,17 +154,25 @@ def _pass(parts: Sequence[Statement], wanted: frozenset[str], imported: frozense
     return taken[::-1]
 
 
-def _changed(node: ast.stmt) -> Iterator[str]:
+def _changed(node: ast.AST) -> Iterator[str]:
     """The names whose objects a statement changes: `table["a"] = 1`, `table.a += 1` and `table.append(1)`."""
-    targets: list[ast.expr] = []
-    if isinstance(node, ast.Assign):
-        targets = node.targets
-    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-        targets = [node.target]
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        targets = [node.value.func] if isinstance(node.value.func, ast.Attribute) else []
-    for target in targets:
+    if isinstance(node, _SCOPES):
+        return
+    for child in ast.iter_child_nodes(node):  # of a loop or a condition
+        yield from _changed(child)
+    for target in _targets(node):
         while isinstance(target, ast.Attribute | ast.Subscript):
             target = target.value
         if isinstance(target, ast.Name):
             yield target.id
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    match node:
+        case ast.Assign(targets):
+            return targets
+        case ast.AugAssign(target) | ast.AnnAssign(target):
+            return [target]
+        case ast.Expr(ast.Call(ast.Attribute() as method)):
+            return [method]
+    return []

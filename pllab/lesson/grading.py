@@ -30,7 +30,7 @@ from pllab.lesson.verdict import Outcome, Verdict, refusal
 
 _MOST_BYTES = 64 << 20
 _CELL_ID = re.compile(r"(\d\d)-ex\d+")
-_CHECK = re.compile(r"""^[^#\n]*?\bcheck\(\s*["'](\d\d\.\d+)["']\s*,""", re.MULTILINE)
+_CHECK = re.compile(r"""\bcheck\(\s*["'](\d\d\.\d+)["']""")
 _NO_CHECK = 'the notebook has no check("{id}", ...) any more'
 _LIMIT = "Your function {breach}, more than a solution may take."
 
@@ -108,9 +108,13 @@ def grade(
         raise RuntimeError(f"grade limits its submissions as Linux can, and this is {sys.platform}; grade on Linux")
     if limits.fenced:
         require_bubblewrap()
-    graders = _Graders(limits, threading.Lock(), {path.resolve().parent for path in notebooks})
+    graders = _Graders(limits, threading.Lock(), {path.resolve().parent for path in notebooks}, threading.Event())
     with ThreadPoolExecutor(jobs) as pool:
-        sheets = list(pool.map(partial(_sheet, graders, on_sheet), notebooks))
+        try:
+            sheets = list(pool.map(partial(_sheet, graders, on_sheet), notebooks))
+        except BaseException:  # the pool waits for what it has begun
+            graders.stopped.set()
+            raise
     return [_again(graders, path, sheet) for path, sheet in zip(notebooks, sheets, strict=True)]
 
 
@@ -120,6 +124,7 @@ class _Graders(NamedTuple):
     limits: Limits
     judging: threading.Lock
     folders: set[Path]  # of all that was handed in: no submission sees another
+    stopped: threading.Event  # by Ctrl-C
 
 
 def _sheet(graders: _Graders, on_sheet: Callable[[Sheet], None] | None, path: Path) -> Sheet:
@@ -142,8 +147,10 @@ def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
 def _grades(graders: _Graders, path: Path, earlier: Sequence[Grade | None] = ()) -> Iterator[Grade]:
     """The grades of a notebook in one sandbox; an earlier one stays if it was decided."""
     tasks = tasks_of(path)
-    with Sandbox(graders.limits, graders.folders) as sandbox:
+    with Sandbox(graders.limits, graders.folders, graders.stopped) as sandbox:
         for task, grade in zip(tasks, earlier or [None] * len(tasks), strict=True):
+            if graders.stopped.is_set():
+                raise ValueError("grading was stopped")
             if grade is None or grade.verdict.outcome is Outcome.UNDECIDED:
                 grade = _graded(graders, sandbox, task)
             yield grade
@@ -181,8 +188,8 @@ def tasks_of(path: Path) -> list[GradingTask]:
     solutions: dict[str, InCells] = {}
     for number, (_, kind, text) in enumerate(cells, 1):
         if kind == "code":
-            source.append((f"cell {number}", tuple(text.splitlines(keepends=True))))
-            solutions |= {exercise_id: InCells(what, tuple(source)) for exercise_id, what in _checks_in(text)}
+            source.append((f"cell {number}", tuple(line + "\n" for line in text.split("\n"))))
+            solutions |= {exercise_id: InCells(exercise_id, tuple(source)) for exercise_id in _CHECK.findall(text)}
     lessons = {found[1] for name, _, _ in cells if (found := _CELL_ID.match(name))}
     lessons = lessons or {exercise_id.partition(".")[0] for exercise_id in solutions}
     exercises = [exercise for lesson in sorted(lessons) for exercise in exercises_of(lesson)]
@@ -199,20 +206,6 @@ def _cells_of(path: Path) -> list[tuple[str, str, str]]:
     except OSError as error:
         raise ValueError(f"it cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ValueError("it is no notebook; save it in JupyterLab and hand it in again") from None
-
-
-def _checks_in(source: str) -> Iterator[tuple[str, str]]:
-    """Each `check("05.2", expression)` of a cell, as text: foreign source is not even parsed here."""
-    for call in _CHECK.finditer(source):
-        yield call[1], _argument(source[call.end() :])
-
-
-def _argument(text: str) -> str:
-    """The text up to the comma or bracket that ends an argument."""
-    depth = 0
-    for place, letter in enumerate(text):
-        if depth == 0 and letter in ",)":
-            return text[:place].strip()
-        depth += (letter in "([{") - (letter in ")]}")
-    return text.strip()
+        is_cut = path.stat().st_size > _MOST_BYTES
+        way_out = "is too large; clear its outputs, save it" if is_cut else "is no notebook; save it in JupyterLab"
+        raise ValueError(f"it {way_out} and hand it in again") from None

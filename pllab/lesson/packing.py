@@ -5,6 +5,8 @@ Only `pack` runs the learner's code: it asks the solution's classes how to pickl
 
 import base64
 import dis
+import functools
+import io
 import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,9 +37,9 @@ class Packed:
 
 @dataclass(frozen=True)
 class InCells:
-    """A solution that the other process makes itself: the expression that `check` is given, and the cells above it."""
+    """A solution that the other process makes itself: of the last check of an exercise in some cells."""
 
-    expression: str
+    exercise_id: str
     source: Source
 
 
@@ -50,9 +52,24 @@ def pack(solution: Callable[..., Any] | None) -> Packed:
     if solution is None or _is_stub(solution):
         raise Refused
     try:
-        return Packed(base64.b64encode(cloudpickle.dumps(solution)).decode(), tuple(_sources(solution)))
+        _Pickler(packed := io.BytesIO()).dump(solution)
+        return Packed(base64.b64encode(packed.getvalue()).decode(), tuple(_sources(solution)))
     except Exception as error:  # pickling runs foreign code; every failure means the same to the student
         raise Refused("cannot_travel", _CANNOT_TRAVEL.format(error=error)) from None
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Takes a function under `functools.cache` along, of which cloudpickle sends only the name."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """How to make it anew, with nothing remembered."""
+        if isinstance(obj, functools._lru_cache_wrapper) and obj.__module__ == "__main__":
+            return _cached, (obj.__wrapped__, obj.cache_parameters())
+        return super().reducer_override(obj)
+
+
+def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
 
 
 def _is_stub(solution: Callable[..., Any]) -> bool:

@@ -88,11 +88,12 @@ class Sandbox:
         sandbox.breach    # "took more than 4 GiB of memory", or empty
 
     hidden: folders that nobody there sees, besides the owner's.
+    stopped: ends what runs there once it is set.
     """
 
-    def __init__(self, limits: Limits, hidden: Iterable[Path] = ()) -> None:
+    def __init__(self, limits: Limits, hidden: Iterable[Path] = (), stopped: threading.Event | None = None) -> None:
         self.breach = ""
-        self._limits, self._hidden = limits, hidden
+        self._limits, self._hidden, self._stopped = limits, hidden, stopped or threading.Event()
         self._server: ForkServer | None = None
         self._over = threading.Event()
 
@@ -148,7 +149,10 @@ class Sandbox:
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_S):
             server = self._server
-            if server is not None and (words := self._too_much(server)) and server is self._server:
+            if server is None:
+                continue
+            words = "was stopped" if self._stopped.is_set() else self._too_much(server)
+            if words and server is self._server:
                 self.breach = self.breach or words
                 _kill(server)
 

@@ -9,11 +9,13 @@ import time
 
 import psutil
 import pytest
+import torch
 
 from pllab.lesson import Outcome, asking, check, checking, conversation
 from pllab.lesson.exercise import find
 from pllab.lesson.verdict import Result, Verdict
 from tests.comm.test_fork_server import gone
+from tests.lesson.judge import cell
 
 
 def _children() -> set[psutil.Process]:
@@ -58,6 +60,24 @@ def test_a_stub_that_computes_first_is_not_attempted_either():
         return items
 
     assert check("00.1", my_share).outcome is Outcome.NOT_ATTEMPTED
+
+
+def test_an_attempt_that_torch_calls_not_implemented_is_one():
+    """A module without a forward raises what a stub does."""
+
+    class Deal(torch.nn.Module):
+        def foward(self, items, rank, world_size):
+            return items[rank::world_size]
+
+    verdict = check("00.1", lambda items, rank, world_size: Deal()(items, rank, world_size))
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "raised")
+    assert 'missing the required "forward" function' in verdict.first.hint
+
+
+def test_a_helper_with_a_memory_travels():
+    code = "import functools\n@functools.lru_cache(maxsize=None)\ndef step(n):\n    return n and step(n - 1) + 1\n"
+    share = "def my_share(items, rank, world_size):\n    return items[rank::step(world_size)]\n"
+    assert check("00.1", cell(code + share)["my_share"]).outcome is Outcome.RIGHT
 
 
 def test_the_first_failure_has_its_hint_and_line_and_the_others_wait():
@@ -158,3 +178,11 @@ def test_unknown_exercises_are_refused_with_the_way_out():
         check("00.7", None)
     with pytest.raises(ValueError, match="lesson 'nought' has none"):
         check("nought.1", None)
+    with pytest.raises(ValueError, match=r"there is no exercise 0\.1"):
+        check(0.1, None)
+
+
+@pytest.mark.parametrize("deadline_s", ["20", 0, -1, float("nan"), float("inf")])
+def test_a_deadline_is_a_number_of_seconds(deadline_s):
+    with pytest.raises(ValueError, match="timeout_s"):
+        check("00.1", None, deadline_s=deadline_s)

@@ -126,6 +126,7 @@ def test_an_unknown_ward_and_an_unknown_cause_are_refused():
         admit("flu")
     with pytest.raises(ValueError, match="there is no cause 'flu'; choose one of skipped collective"):
         mark(Visit((), (), ()), rank=0, call=0, cause="flu")
+    assert "waits for rank" in repr(WardRound({})), "no job is a table of no rows"
 
 
 @pytest.mark.exhaustive

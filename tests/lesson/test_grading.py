@@ -1,6 +1,7 @@
 """Grading: the verdict of the notebook, whatever else is handed in, and hostile submissions harm themselves alone."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from pllab.lesson import Outcome, grading
 from pllab.lesson.exercise import exercises_of, find
 from pllab.lesson.extraction import needed, statements
-from pllab.lesson.grading import Grade, Sheet, grade, tasks_of
+from pllab.lesson.grading import Grade, Sheet, grade
 from pllab.lesson.sandbox import Limits
 from pllab.lesson.verdict import Verdict, refusal
 from tests.lesson.handed_in import FENCED, generated, hand_in, hand_in_hostile
@@ -312,13 +313,74 @@ def test_the_statements_a_function_needs():
     assert lines == {(1, 1), (1, 2), (1, 3), (1, 4), (3, 2), (4, 1), (4, 2), (4, 5), (5, 1), (5, 4)}
 
 
-def test_checks_are_found_as_text(tmp_path):
-    cell = '# check("00.1", old)\nverdict = check("00.1", my_share, deadline_s=90)\nprint(check(\'00.1\', f(1, [2])))'
-    ((_, solution),) = tasks_of(hand_in(tmp_path / "a.ipynb", ("00.1", cell, "None")))
-    assert solution.expression == "None"
-    path = hand_in(tmp_path / "b.ipynb", ("00.1", cell, "None"))
-    path.write_text(path.read_text().replace('check(\\"00.1\\", None)', "pass"))
-    assert tasks_of(path)[0][1].expression == "f(1, [2])"
+SHARES = "def my_share(items, rank, world_size):\n    return items[rank::world_size]\n"
+LAMBDA = "lambda items, rank, world_size: items[rank::world_size]"
+AS_IN_A_NOTEBOOK = {  # the cell of the function, and what `check` is given
+    "a line of % that is no magic": (
+        "def my_share(items, rank, world_size):\n    return [item for n, item in enumerate(items) if (n\n        "
+        "% world_size) == rank]\n",
+        "my_share",
+    ),
+    "a timed cell": (f"\n%%time\n{SHARES}", "my_share"),
+    "IPython's own lines": (f"folder = %pwd\nfiles = !ls\n{SHARES}my_share?\n", "my_share"),
+    "a table that a loop fills": (
+        "TABLE, ROWS = {}, []\nfor n in range(99):\n    if n:\n        TABLE[n] = n\n    ROWS.append(n)\n"
+        "def my_share(items, rank, world_size):\n    return items[ROWS[rank]::TABLE[world_size]]\n",
+        "my_share",
+    ),
+    "commas and brackets": ("", f"{LAMBDA},  # the last, with ) and ,\n deadline_s=90"),
+    "by its name": (SHARES, "solution=my_share"),
+    "in another call": (SHARES, 'my_share) or print("#1"'),
+    "a memory": (
+        f"import functools\n@functools.cache\ndef step(n):\n    return n and step(n - 1) + 1\n{SHARES}".replace(
+            "::world_size", "::step(world_size)"
+        ),
+        "my_share",
+    ),
+}
+
+
+def test_what_is_right_in_the_notebook_is_right_here(tmp_path):
+    """Each in a notebook of its own; a check in a comment below counts for nothing."""
+    handed = {
+        name: hand_in(tmp_path / f"{number}.ipynb", ("00.1", cell, f'{given})\n# check("00.1", None'))
+        for number, (name, (cell, given)) in enumerate(AS_IN_A_NOTEBOOK.items())
+    }
+    sheets = graded(*handed.values(), limits=Limits(fenced=FENCED))
+    said = {
+        name: grade.verdict.first.hint for name, sheet in zip(handed, sheets, strict=True) for grade in sheet.grades
+    }
+    assert [word(sheet) for sheet in sheets] == ["right"] * len(sheets), said
+
+
+def test_a_check_that_python_cannot_read_is_told(tmp_path):
+    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("00.1", SHARES, "my_share")))
+    assert word(sheet) == "right"
+    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("00.1", SHARES, "my_share +")))
+    assert sheet.grades[0].verdict.first.hint.startswith(
+        'No cell of the notebook that Python can read has a check("00.1"'
+    )
+
+
+def test_an_interrupt_ends_what_is_being_graded(tmp_path, monkeypatch):
+    verdicts = []
+
+    def interrupted(*given, judge=grading.judge):
+        threading.Timer(1.0, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+        verdicts.append(judge(*given))
+        return verdicts[-1]
+
+    monkeypatch.setattr(grading, "judge", interrupted)
+    path = hand_in(tmp_path / "a.ipynb", ("00.1", "def my_share(items, rank, size):\n    while True: pass", "my_share"))
+    with pytest.raises(KeyboardInterrupt):
+        graded(path)
+    assert [verdict.hint_id for verdict in verdicts] == ["crashed"], "not only at its deadline"
+
+
+def test_a_notebook_that_is_too_large_is_told_apart_from_no_notebook(tmp_path, monkeypatch):
+    monkeypatch.setattr(grading, "_MOST_BYTES", 100)
+    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("00.1", RIGHT, "my_share")))
+    assert sheet.problem == "it is too large; clear its outputs, save it and hand it in again"
 
 
 def test_a_sheet_has_one_line_for_each_exercise_and_no_control_characters():
