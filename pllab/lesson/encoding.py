@@ -228,7 +228,7 @@ def _simple(value: float | str | None) -> Any:
 
 
 def _tensor(value: torch.Tensor) -> list[Any]:
-    plain = torch.empty(value.shape, dtype=value.dtype).copy_(torch.Tensor.detach(value))  # of a conjugate, too
+    plain = torch.empty(value.shape, dtype=value.dtype, device="cpu").copy_(torch.Tensor.detach(value))
     flat = plain.reshape(-1).view(torch.uint8)
     words = base64.b64encode(flat.numpy().tobytes()).decode()
     return [str(value.dtype).removeprefix("torch."), list(value.shape), value.requires_grad, words]

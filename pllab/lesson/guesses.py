@@ -40,6 +40,7 @@ class Kept:
     measured: float
     engine: str
     spread: tuple[float, float] | None = None
+    counted: bool = False
 
     @property
     def is_range(self) -> bool:
@@ -48,11 +49,12 @@ class Kept:
 
     @property
     def held(self) -> bool:
-        """Whether a range contains the measurement, or a number lies within its spread or 5 % of it."""
+        """Whether a range contains the measurement, or a number is within its spread or 5 % of it; a count is exact."""
         if isinstance(self.guess, tuple):
             return self.guess[0] <= self.measured <= self.guess[1]
         lowest, highest = self.spread or (self.measured, self.measured)
-        return lowest <= self.guess <= highest or abs(self.guess - self.measured) <= _NEAR * abs(self.measured)
+        near = 0.0 if self.counted else _NEAR * abs(self.measured)
+        return lowest <= self.guess <= highest or abs(self.guess - self.measured) <= near
 
     @property
     def factor(self) -> float | None:
@@ -191,8 +193,9 @@ def _kept(row: dict[str, Any]) -> Kept:
     """A guess from the file, which is the learner's own, so only what would break the score is refused."""
     guess, spread = row["guess"], row["spread"]
     ends = _pair(guess) if isinstance(guess, list) else float(guess)
-    told = {name: str(row[name]) for name in ("question", "unit", "engine")}
-    return Kept(guess=ends, measured=float(row["measured"]), spread=None if spread is None else _pair(spread), **told)
+    told: dict[str, Any] = {name: str(row[name]) for name in ("question", "unit", "engine")}
+    told |= {"measured": float(row["measured"]), "counted": bool(row.get("counted"))}
+    return Kept(guess=ends, spread=None if spread is None else _pair(spread), **told)
 
 
 def _pair(value: list[Any]) -> tuple[float, float]:

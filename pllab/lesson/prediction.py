@@ -198,7 +198,8 @@ class Answer:
 
     def kept(self, guess: Guess) -> Kept:
         """The guess with this outcome, as the course keeps it."""
-        return Kept(self.asked.question, self.asked.unit, guess, self.measured, self.engine, self.spread)
+        asked = self.asked
+        return Kept(asked.question, asked.unit, guess, self.measured, self.engine, self.spread, asked.counted)
 
     def _judgement(self) -> str:
         asked, write, guess = self.asked, self.asked.write, self.asked.guess

@@ -71,6 +71,13 @@ def test_of_what_is_counted_one_is_told_in_the_singular(unit, one):
     assert asked.write_guess() == f"2 {unit}"
 
 
+def test_a_count_is_right_only_if_it_is_exact():
+    asked = predict("How many?", unit="messages", low=0, high=40, counted=True)
+    asked.guess = 38
+    assert asked.reveal(40, engine="real").alt.endswith("Your guess of 38 messages was 2 messages too low.")
+    assert repr(calibration()).startswith("0 of 1 single number was right")
+
+
 @pytest.mark.parametrize("guess", [None, 2.0, (1.0, 3.0)])
 def test_a_measurement_off_the_axis_is_still_drawn(guess):
     asked = _ask()
@@ -173,7 +180,7 @@ def test_the_first_guess_and_its_outcome_are_kept(folder):
     first, second = _rows(folder)
     assert first == {
         **{"question": "How long?", "unit": "s", "guess": [1.0, 2.0], "measured": 1.5},
-        **{"spread": [1.0, 2.0], "engine": "emulated"},
+        **{"spread": [1.0, 2.0], "engine": "emulated", "counted": False},
     }
     assert (second["guess"], second["measured"], second["spread"]) == (2.0, 4.0, None)
     assert [path.name for path in folder.iterdir()] == ["predictions.json"]

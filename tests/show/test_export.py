@@ -90,6 +90,16 @@ def test_a_hand_out_promises_a_run_only_if_it_has_one():
         assert ("measured" in runs) is with_run
 
 
+def test_a_hand_out_begins_with_what_is_drawn_if_the_controls_stand_on_what_was_refused():
+    studio = show.BubbleStudio(Schedule(one_f_one_b(3, 4).rows, "mine"))
+    studio.num_ranks = 4
+    assert studio.view["problem"] and studio.schedule.num_ranks == 3
+    values, runs, _ = unpacked(studio.export_html(ranks=[2], microbatches=[4]))
+    shown = "{family}|{num_ranks}|{num_microbatches}".format(**values)
+    assert shown == "mine|3|4" and Schedule.from_csv(runs[shown]["csv"]) == studio.schedule
+    assert values["view"]["problem"] == ""
+
+
 @pytest.mark.parametrize("word", ["</script><script>alert(1)", "<!--<script>", "\u2028 \U0001f600 \"'&"])
 def test_a_page_cannot_be_broken_by_what_it_holds(word):
     """In a script element `</script>` is its end, and `<!--<script>` makes the parser overlook that end."""

@@ -128,9 +128,12 @@ def test_no_word_is_cut_and_none_lies_on_another(world_size):
     [
         (3, 2, {}, "rank 1 loads sample 3, and the data set has 3; deal the numbers of the samples, from 0"),
         (5, 3, {}, "3 ranks were asked for and 2 dealt"),
-        (5, 2, {"remainders": []}, "leave nothing to show"),
-        (5, 2, {"epochs": []}, "leave nothing to show"),
-        (0, 2, {}, "0 samples, 3 epochs and 2 policies leave nothing to show"),
+        (5, 2, {"remainders": []}, "3 epochs and 0 policies cannot be shown; give at least one of each"),
+        (5, 2, {"epochs": []}, "cannot be shown"),
+        (5, 2, {"epochs": [-1]}, "at most 20 epochs from 0"),
+        (5, 2, {"epochs": range(21)}, "21 epochs and 2 policies cannot be shown"),
+        (5, 0, {}, "0 ranks"),
+        (0, 2, {}, "0 samples, 2 ranks, 3 epochs and 2 policies cannot be shown"),
     ],
 )
 def test_bad_input_is_refused(num_samples, world_size, options, sentence):

@@ -161,6 +161,8 @@ def test_the_run_button_runs_the_schedule_on_screen():
         ({"num_ranks": 0}, "num_ranks is 0; choose 1 to 64"),
         ({"num_microbatches": 513}, "num_microbatches is 513; choose 1 to 512"),
         ({"costs": Costs(forward=(1.0, 2.0))}, "2 stages"),
+        ({"timeout_s": "60"}, "timeout_s is '60'"),
+        ({"timeout_s": float("inf")}, "timeout_s is inf"),
     ],
 )
 def test_what_does_not_exist_is_refused(given, sentence):
@@ -168,7 +170,7 @@ def test_what_does_not_exist_is_refused(given, sentence):
         show.BubbleStudio(**given)
     studio = show.BubbleStudio()
     for trait, value in given.items():
-        if trait != "costs":
+        if trait not in ("costs", "timeout_s"):
             with pytest.raises(TraitError, match=re.escape(sentence)):
                 setattr(studio, trait, value)
 

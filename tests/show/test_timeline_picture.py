@@ -31,10 +31,10 @@ def test_the_clock_starts_at_zero(forward_only):
 
 def test_stacked_timelines_share_one_axis_and_name_their_engines(forward_only):
     faster = Timeline.of([Span(s.rank, s.action, s.start / 2, s.end / 2) for s in forward_only.spans], "simulated")
-    shown = draw_timeline(faster, forward_only, titles=["prediction", "measurement"])
+    shown = draw_timeline(faster, forward_only, titles=["prediction $\\frac$", "measurement"])
     texts = texts_of(shown)
     assert texts.count("time (ms)") == 1
-    assert any(text.startswith("prediction, simulated:") for text in texts)
+    assert any(text.startswith("prediction $\\frac$, simulated:") for text in texts)
     assert any(text.startswith("measurement, real:") for text in texts)
     assert shown.alt.count("makespan") == 2
 

@@ -71,16 +71,16 @@ def draw_index_map(
     Raises:
         ValueError: there is nothing to show, or `deal` did not return an epoch.
     """
-    counts = f"{num_samples} samples, {len(epochs)} epochs and {len(remainders)} policies"
-    can_show = bool(epochs and remainders and num_samples > 0)
-    require(can_show, f"{counts} leave nothing to show; give at least one of each")
+    counts = f"{num_samples} samples, {world_size} ranks, {len(epochs)} epochs and {len(remainders)} policies"
+    can_show = min(num_samples, world_size, len(remainders)) > 0 and 0 < len(epochs) <= _COLUMNS and min(epochs) >= 0
+    require(can_show, f"{counts} cannot be shown; give at least one of each, and at most {_COLUMNS} epochs from 0")
     panels = [
         panel
         for remainder in remainders
         for panel in _count(num_samples, deal, world_size, max(epochs), remainder)
         if panel.epoch in epochs
     ]
-    sizes = f"{num_samples} samples, {count_of(world_size, 'rank')}"
+    sizes = f"{count_of(num_samples, 'sample')}, {count_of(world_size, 'rank')}"
     told = [f"{sizes}, epoch {one.epoch}, {one.remainder}: {one.counted}" for one in panels]
     return figure(_draw(panels, len(epochs)), "\n".join(told), caption=_KEY)
 

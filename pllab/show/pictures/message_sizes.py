@@ -86,7 +86,8 @@ def draw_buckets(
         place = min(bucket_bytes, sum(sizes))
         choices = [BucketChoice(sizes, place, alpha_s, beta_s, points.get(place))]
     costs = f"{write_number(alpha_s * 1e6)} us per message + {write_number(beta_s * 1e9)} ns per byte"
-    title = f"{len(sizes)} gradients, {write_bytes(sum(sizes))}. predicted: {costs} (calculated from measured costs)"
+    gradients = f"{count_of(len(sizes), 'gradient')}, {write_bytes(sum(sizes))}"
+    title = f"{gradients}. predicted: {costs} (calculated from measured costs)"
     drawn = _draw(choices, top, "" if bucket_bytes is None else str(choices[0]))
     return figure(drawn, f"{title}; measured: real. {'; '.join(map(str, choices))}", f"{title}; measured: real.")
 

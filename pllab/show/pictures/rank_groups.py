@@ -64,7 +64,7 @@ def draw_mesh(
     each = num_ranks if ranks_per_host is None else ranks_per_host
     shown = axes_of(sizes, each)
     hosts = count_of(-(-num_ranks // each), "host")
-    title = f"{' x '.join(f'{name} {size}' for name, size in sizes.items())}: {num_ranks} ranks on {hosts}"
+    title = f"{' x '.join(f'{name} {size}' for name, size in sizes.items())}: {count_of(num_ranks, 'rank')} on {hosts}"
     caption = f"{title}. A box is a rank and the letter of its group; dashed: between hosts."
     drawn = _draw(shown, _places(sizes, num_ranks, each), each)
     return figure(drawn, f"{title}. " + ". ".join(f"{axis}: {_listed(axis)}" for axis in shown), caption=caption)

@@ -75,9 +75,9 @@ def _titles_of(run: Sequence[Mapping[str, Any]] | Collective, moments: Sequence[
     steps = count_of(len(moments) - 1, "step")
     if isinstance(run, Collective):
         key = "a01 is chunk a with the sum of ranks 0 and 1"
-        return f"{run.name}, {run.num_ranks} ranks, {steps}", f"{len(hops)} messages, {key}, calculated"
+        return f"{run.name}, {run.num_ranks} ranks, {steps}", f"{count_of(len(hops), 'message')}, {key}, calculated"
     num_bytes = sum(hop.num_bytes for hop in hops)
-    return f"{len(run)} ranks in a ring, {steps}", f"{len(hops)} messages, {num_bytes} bytes, engine: real"
+    return f"{len(run)} ranks in a ring, {steps}", f"{count_of(len(hops), 'message')}, {num_bytes} bytes, engine: real"
 
 
 def _moments_of_ring(records: Sequence[Mapping[str, Any]]) -> list[_Moment]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pllab.arguments import require
 from pllab.show.figures import TITLE, Axes, Figure, drawing, figure, name_rows
-from pllab.show.theme import LIGHT, write_number
+from pllab.show.theme import LIGHT, count_of, write_number
 
 _LINE = 88  # letters in a line below the picture
 
@@ -64,7 +64,8 @@ class StageCut:
         stage = self.stages[self.slowest]
         layers = self.names[stage[0]] if len(stage) == 1 else f"{self.names[stage[0]]} to {self.names[stage[-1]]}"
         said = f"The slowest stage is stage {self.slowest}, {layers}: {_write(max(self.sums))}."
-        return f"{said} {len(self.sizes)} devices are at most {self.bound} times as fast as one."
+        devices = f"{count_of(len(self.sizes), 'device')} {'is' if len(self.sizes) == 1 else 'are'}"
+        return f"{said} {devices} at most {self.bound} times as fast as one."
 
 
 def draw_cut(

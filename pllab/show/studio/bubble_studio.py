@@ -10,6 +10,7 @@ from typing import Any
 
 import traitlets
 
+from pllab.arguments import deadline
 from pllab.schedule import Held, Kind, Schedule
 from pllab.show.figures import Figure
 from pllab.show.studio.export import to_page, values_of
@@ -77,8 +78,8 @@ class BubbleStudio(Widget):
         timeout_s: how long a run may take.
 
     Raises:
-        ValueError: there is no such family, a size is out of range, the costs are for another number of stages, the
-            schedule is illegal, or the measured timeline is not of the schedule.
+        ValueError: there is no such family, a size or the deadline is out of range, the costs are for another number of
+            stages, the schedule is illegal, or the measured timeline is not of the schedule.
     """
 
     _esm, _css = sources_of(__file__, "view.js", *(f"studio/{name}.js" for name in _SCRIPTS))
@@ -126,10 +127,10 @@ class BubbleStudio(Widget):
         chosen = family_of_schedule(family) if isinstance(family, Schedule) else family_of(str(family))
         self._inputs = list(self.class_trait_names(is_input=True))
         self._families = ({chosen.name: chosen} if chosen.sizes else {}) | FAMILIES
-        self._run, self._timeout_s = run, timeout_s
+        self._run, self._timeout_s = run, deadline(timeout_s)
         other = family_of(compare, self._families) if compare else None
         self._setting = Setting.first(chosen, other, (num_ranks, num_microbatches), costs or Costs())
-        self._screen = Screen(self._setting.shown(chosen))
+        self._drawn, self._screen = self._setting, Screen(self._setting.shown(chosen))
         self._measured: Shown | None = None
         if measured:
             check_run(self.schedule, measured)
@@ -199,7 +200,7 @@ class BubbleStudio(Widget):
         Every family is simulated beforehand at these ranks and micro-batches and the present ones, with the present
         costs.
         """
-        setting = self._setting
+        setting = self._drawn  # which the refused one on the controls is not
         pages = handed_out(setting, self._families.values(), ranks, microbatches)
         if self._screen.measured:
             pages |= {"measured": self._screen.measured}
@@ -209,7 +210,8 @@ class BubbleStudio(Widget):
             **{"still": True, "can_run": False, "exports": ["CSV"]},
             "tour": [*self.options["tour"][:-1], self._own_stop(self._screen.measured)],
         }
-        values = values_of(self, options=self.options | options, view=self.view | {"stamp": 0}, projector=True)
+        changes = {"options": self.options | options, "view": self.view | {"stamp": 0, "problem": ""}}
+        values = values_of(self, **setting.to_inputs(), **changes, projector=True)
         title, alt = self._screen.main.title, describe_studio(self._screen, self.memory_limit)
         page = to_page(title, alt, str(self._esm), str(self._css), values, pages)
         if path is not None:
@@ -234,6 +236,7 @@ class BubbleStudio(Widget):
         with self.hold_sync():
             try:
                 self._draw(setting.screen(measured))
+                self._drawn = setting
             except ValueError as error:  # no such schedule: the picture stays
                 self._answer({**self.view, "problem": str(error)})
             self._adopt(setting)

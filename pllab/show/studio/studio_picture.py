@@ -6,7 +6,7 @@ from pllab.memory import is_over
 from pllab.show.boxes import draw_held, draw_work
 from pllab.show.figures import Figure, figure
 from pllab.show.studio.runs import Screen, Shown
-from pllab.show.theme import LIGHT, write_number, write_percent, write_seconds
+from pllab.show.theme import LIGHT, count_of, write_number, write_percent, write_seconds
 from pllab.show.timeline_picture import Panel, draw_run, panels
 
 _BAND, _HELD = (-0.46, 0.56), 0.3  # of a row: its boxes, and the memory below them
@@ -47,7 +47,7 @@ def describe_studio(screen: Screen, memory_limit: float | None = None, steady: b
             f"{one.title}, {one.engine_words}: {length} {write_seconds(measure.length_s)}, "
             f"bubble fraction {write_percent(measure.bubble_fraction)}, "
             f"bubble overhead {write_percent(measure.bubble_overhead)}, "
-            f"at most {write_number(held)} micro-batches held by a rank{limit}"
+            f"at most {count_of(held, 'micro-batch')} held by a rank{limit}"
         )
     return "; ".join(sentences)
 
