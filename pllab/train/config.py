@@ -34,6 +34,8 @@ class TrainConfig:
     Example: `TrainConfig(mode="pipeline", world_size=2, num_microbatches=4)` trains a GPT-2 of 4 layers on
     two devices, 2 layers each, every batch of 32 examples in 4 micro-batches of 8.
 
+    The sizes of a `model` are looked up once, so `dataclasses.replace` with another one keeps them.
+
     Raises:
         ValueError: a value is out of range or contradicts another; the message names it and the way out.
     """
