@@ -162,7 +162,8 @@ def _absence(records: Sequence[Record]) -> Diagnosis | None:
     """A rank that has not made a call in which others wait."""
     standing = [(record, call) for record in records if (call := record.standing) is not None and call.is_collective]
     for waiting, call in sorted(standing, key=lambda pair: pair[1].order):
-        for record in records:
+        # Those that are known to be in its group come first; a rank that has made no call there may be.
+        for record in sorted(records, key=lambda one: not one.collectives(call.group)):
             if record.standing is None and call.order not in record.collectives(call.group):
                 return _explain_absence(record, waiting, call)
     return None

@@ -1,9 +1,10 @@
 """`pllab train`: one run with progress bars, a summary for people and JSON for the figures."""
 
 import logging
+import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tqdm import tqdm
@@ -43,10 +44,10 @@ def run(words: Sequence[str]) -> None:
         ValueError: see `pllab.train.TrainConfig` and `pllab.train.train`.
         RankError: a rank failed.
     """
-    options = parse(TrainOptions, words, "train")
     given = torchrun_rank()
     is_first = given is None or given[0] == 0
-    config = _with_devices(options.config, words, given)
+    options = parse(TrainOptions, _with_devices(words, given), "train")
+    config = options.config
     try:
         result = _trained(config, options.quiet or not is_first, given)
     except NothingLeftError as nothing:  # what a restarted job needs to hear is that it has ended well
@@ -61,12 +62,13 @@ def run(words: Sequence[str]) -> None:
             print(f"figure           {path}")
 
 
-def _with_devices(config: TrainConfig, words: Sequence[str], given: tuple[int, int] | None) -> TrainConfig:
-    """Without --world-size: as many devices as torchrun started ranks, else 2 for every mode but single."""
-    is_given = any(word.partition("=")[0].replace("_", "-") == "--world-size" for word in words)
-    if is_given or config.mode in ("single", "hybrid") or config.world_size > 1:
-        return config
-    return replace(config, world_size=2 if given is None else given[1])
+def _with_devices(words: Sequence[str], given: tuple[int, int] | None) -> Sequence[str]:
+    """Without --world-size or an axis: as many devices as torchrun started ranks, else 2 for every mode but single."""
+    line = " ".join(words)
+    modes = re.findall(r"--mode[= ](\w+)", line)
+    if modes[-1:] in ([], ["single"]) or re.search(r"--(world[-_]size|dp|tp|pp)\b", line):
+        return words
+    return [f"--world-size={2 if given is None else given[1]}", *words]
 
 
 def _trained(config: TrainConfig, is_quiet: bool, given: tuple[int, int] | None) -> TrainResult | None:

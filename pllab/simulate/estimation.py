@@ -39,7 +39,7 @@ def estimate(runs: Iterable[tuple[Schedule, Timeline]]) -> Costs:
                 work[Kind(span.action.kind), span.action.stage].append(span.duration)
             for before, span in pairwise(row):
                 sent = links.last_input(span)
-                if sent is None or sent.end <= before.start:  # it had arrived before the action before
+                if sent is None:  # of one that was sent long before, nobody knows when it arrived
                     launches.append(max(0.0, span.start - before.end))
                 elif sent.end > before.end:  # the rank was free and waited for it
                     messages.append(max(0.0, span.start - sent.end))

@@ -130,10 +130,11 @@ def _count_in(values: Any, name: str) -> int | None:
 
 
 def _groups(info: Any) -> frozenset[frozenset[int]]:
-    """The ranks of every process group, as far as the file has them."""
+    """The ranks of every process group of several, as far as the file has them."""
     config = info.get("pg_config") if isinstance(info, dict) else None
     members = [group.get("ranks") for group in config if isinstance(group, dict)] if isinstance(config, list) else []
-    return frozenset(frozenset(r for r in each if isinstance(r, int)) for each in members if isinstance(each, list))
+    found = (frozenset(r for r in each if isinstance(r, int)) for each in members if isinstance(each, list))
+    return frozenset(group for group in found if len(group) > 1)
 
 
 def _work(file: TraceFile, spans: list[Event]) -> list[TracedWork]:

@@ -58,24 +58,27 @@ def save_checkpoint(
 
     Raises:
         OSError: rank 0 could not write; the older checkpoint is still there.
+        ValueError: weights are not finite, so no run could go on from them; it is there too.
     """
-    target, problem = folder / f"step-{steps:08d}", None
+    target = folder / f"step-{steps:08d}"
+    problem: Exception | None = None
     files = {
         file: {key: whole.cpu().contiguous() for key, whole in tensors if comm.rank() == 0}
         for file, tensors in ((_WEIGHTS, whole_weights(updates, mesh)), (_STATES, whole_states(updates, mesh)))
     }
     if comm.rank() == 0:
         config = type(model.config).from_dict(model.config.to_dict() | {"architectures": ["GPT2LMHeadModel"]})
+        is_finite, kept = all(map(_is_finite, files[_WEIGHTS].values())), "the checkpoint before it is kept, so"
         try:
+            diverged = f"the weights after step {steps} are not finite, because the run has diverged"
+            require(is_finite, f"{diverged}; {kept} go on with --resume and a smaller --learning-rate")
             _write(target, files, config, {**identity, "steps": steps})
+        except ValueError as error:
+            problem = error
         except (OSError, RuntimeError, SafetensorError) as error:
-            problem = str(error)
-    problem = comm.all_gather_object(problem)[0]
-    if problem is not None:
-        raise OSError(
-            f"{str(target)!r} could not be saved ({problem}); the checkpoint before it is kept, so make room and go on "
-            "with --resume"
-        )
+            problem = OSError(f"{str(target)!r} could not be saved ({error}); {kept} make room and go on with --resume")
+    if (problem := comm.all_gather_object(problem)[0]) is not None:
+        raise problem
     return target
 
 
@@ -141,7 +144,7 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
             for part in updates.parts():
                 name, whole = part.name, weights.get_tensor(part.name)
                 diverged = f"{name} holds numbers that are not finite, so the run had diverged"
-                require(bool(whole.isfinite().all()), diverged)
+                require(_is_finite(whole), diverged)
                 part.parameter.copy_(_mine(part, whole, mesh))
                 lacks_state = bool(kinds) and name not in kinds and part.parameter.requires_grad
                 require(not lacks_state, f"{_STATES} has no state of {name}")  # AdamW would go on from empty moments
@@ -199,6 +202,10 @@ def _write(
         shutil.rmtree(draft, ignore_errors=True)
     for older in checkpoints_in(folder)[:-1]:
         shutil.rmtree(older, ignore_errors=True)
+
+
+def _is_finite(whole: torch.Tensor) -> bool:
+    return bool(whole.isfinite().all())
 
 
 def _mine(part: Part, whole: torch.Tensor, mesh: comm.Mesh | None) -> torch.Tensor:

@@ -8,10 +8,9 @@ rank's rows sometimes have none. Layouts are timed minutes apart; a few percent 
 import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -175,13 +174,16 @@ def layouts(num_ranks: int, **fields: Any) -> Iterator[TrainConfig]:
     Args:
         num_ranks: 2, 4 or 8; with 8 only the layouts that have all three axes.
         fields: other fields of each `TrainConfig`.
+
+    Raises:
+        ValueError: the fields do not fit the ranks.
     """
     for axes in _axes(num_ranks):
         # Between ranks a pipeline is PyTorch's under either name, so one that is not shared over dp or tp comes once.
-        both: tuple[Literal["custom", "pytorch"], ...] = ("custom", "pytorch")
-        for implementation in both[axes.get("pp") == num_ranks :]:
-            with suppress(ValueError):  # what PyTorch's classes do not do together
-                yield TrainConfig(**fields, **axes, implementation=implementation)
+        if axes.get("pp") != num_ranks:
+            yield TrainConfig(**fields, **axes)
+        if "tp" not in axes and axes.get("zero") != 1:  # which PyTorch's classes do not do
+            yield TrainConfig(**fields, **axes, implementation="pytorch")
 
 
 def _axes(num_ranks: int) -> Iterator[dict[str, Any]]:

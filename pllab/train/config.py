@@ -34,6 +34,8 @@ class TrainConfig:
     Example: `TrainConfig(mode="pipeline", world_size=2, num_microbatches=4)` trains a GPT-2 of 4 layers on
     two devices, 2 layers each, every batch of 32 examples in 4 micro-batches of 8.
 
+    The sizes of a `model` are looked up once, so `dataclasses.replace` with another one keeps them.
+
     Raises:
         ValueError: a value is out of range or contradicts another; the message names it and the way out.
     """
@@ -141,7 +143,7 @@ class TrainConfig:
             if getattr(self, name) is None:  # a given size wins over the model's
                 object.__setattr__(self, name, size)
         for name, hint in get_type_hints(TrainConfig).items():
-            _check_value(name, hint, getattr(self, name))
+            object.__setattr__(self, name, _checked(name, hint, getattr(self, name)))
         thread_count(self.num_threads)
         deadline(self.timeout_s)
         for name, value in _settled_axes(self).items():
@@ -195,24 +197,26 @@ class TrainConfig:
         return {name: plain[name] for name in (*_SIZES, *_LEARNED_FROM.split())}
 
 
-def _check_value(name: str, hint: Any, value: Any) -> None:
-    """Refuse a value that its field does not allow, whatever the other fields are."""
+def _checked(name: str, hint: Any, value: Any) -> Any:
+    """The value as Python's own kind, which JSON takes; refuses one that its field does not allow."""
     kinds = get_args(hint) if NoneType in get_args(hint) else (hint,)
     kind = kinds[0]
     if value is None and NoneType in kinds:
-        return
+        return None
     if get_origin(kind) is Literal:
         choices = get_args(kind)
         require(value in choices, f"{name} is {value!r}; choose one of {', '.join(map(str, choices))}")
-    elif kind is int:
-        whole_number(name, value, least=_LEAST.get(name, 1), most=_MOST.get(name))
-    elif name == "dropout":
+        return choices[choices.index(value)]
+    if kind is int:
+        return whole_number(name, value, least=_LEAST.get(name, 1), most=_MOST.get(name))
+    if name == "dropout":
         require(is_number(value) and 0 <= value < 1, f"dropout is {value}; give a probability from 0 to less than 1")
     elif kind is float:
         require(is_number(value) and 0 < value < math.inf, f"{name} is {value}; give a finite number above 0")
     elif kind is str:
         is_fine = isinstance(value, str) and value != "" and "\0" not in value
         require(is_fine, f"{name} is {value!r}; give a text that is not empty, without NUL characters")
+    return kind(value) if kind in (float, bool) else value
 
 
 def _settled_axes(config: TrainConfig) -> dict[str, Any]:

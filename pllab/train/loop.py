@@ -97,6 +97,7 @@ class _Loop:
             path, done = found
             load_checkpoint(path, self.trainer.updates, self.trainer.mesh)
         self.trainer.updates.begin(self.config.num_epochs * length, done)
+        self.recorded = (done + min(2, length - 1)) // length  # the first epoch with three steps: `profiled` needs them
         for number in range(done // length, self.config.num_epochs):
             metrics, of_epoch = self.epoch(number, max(done, number * length))
             epochs.append(metrics)
@@ -115,7 +116,7 @@ class _Loop:
         self.trainer.model.train()
         synchronize()
         self.start = time.perf_counter()
-        with profiled(self.config.profile if number == 0 else None, len(self.loader) - skipped) as end_step:
+        with profiled(self.config.profile if number == self.recorded else None, len(self.loader) - skipped) as end_step:
             for batch in islice(self.loader, skipped, None):
                 self.step(batch)
                 end_step()

@@ -29,7 +29,7 @@ class EpochMetrics:
     rank: int
     epoch: int
     training_time_s: float
-    """Wall seconds of all steps, including data loading and communication; the clock stops when a GPU has finished."""
+    """Wall seconds of its steps, or those left after a resume, with loading and messages, until a GPU has finished."""
     num_tokens: int
     """Source and target tokens this rank trained on, padding not counted."""
     num_samples: int = 0

@@ -28,7 +28,8 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
     Example: `train(TrainConfig(mode="data_parallel", world_size=2)).tokens_per_s.mean` is the throughput of
     both ranks together.
 
-    Losses do not depend on the mode: all modes take the same batches in the same order from the same weights.
+    Losses do not depend on the mode: all modes take the same batches in the same order from the same weights. Two
+    things differ: what dropout drops, and an epoch whose examples dp does not divide, of which the rest is left out.
     A pipeline alone runs in this process, on lanes; over dp or tp every device gets a process.
 
     Args:

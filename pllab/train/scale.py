@@ -211,7 +211,8 @@ def scale(
         ValueError: the axes contradict each other, or the model.
     """
     size = gpt2_config(model)
-    parts = num_microbatches or (2 * pp if pp > 1 else 1)
+    usual = 2 * pp if pp > 1 else 1
+    parts = usual if num_microbatches is None else whole_number("num_microbatches", num_microbatches)
     of_pipeline: Any = {"num_microbatches": parts, "schedule": schedule} if pp > 1 else {"accumulation": parts}
     axes: Any = {"world_size": world_size, "dp": dp, "tp": tp, "pp": pp, "zero": zero, "loss_parallel": loss_parallel}
     sizes: Any = {"n_layer": size.n_layer, "n_embd": size.n_embd, "n_head": size.n_head, "max_length": max_length}

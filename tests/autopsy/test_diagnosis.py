@@ -91,6 +91,17 @@ def test_groups_are_compared_each_by_itself():
     assert diagnose(records).cause != diagnosis.NO_FAULT == diagnose(paired).cause
 
 
+def test_a_rank_that_hangs_is_looked_for_in_the_group_that_waits():
+    """Also before its first call there, where no record says that it belongs to the group."""
+    records = [record(rank, STEP, finished=3, size=4, state="returned") for rank in range(4)]
+    records = [changed(one, lambda _, one=one: {"group": f"pair {one.rank // 2}"}) for one in records]
+    records[2] = changed(record(2, [*STEP, "all_reduce 768"], size=4), lambda _: {"group": "pair 1"})
+    records[3] = replace(records[3], state="running")
+    assert named(diagnose(records)) == (3, 3, diagnosis.ABSENT)
+    alone = [record(0, STEP, finished=0, size=3), record(1, STEP, finished=0, size=3), record(2, [], size=3)]
+    assert named(diagnose(alone)) == (2, 0, diagnosis.ABSENT)
+
+
 def test_a_rank_that_never_came_and_what_its_record_says_of_it():
     waits = record(0, [*STEP, "all_reduce 768"])
     gone = record(1, STEP, finished=3, stack=("queue.py:171 in get",))

@@ -83,6 +83,24 @@ def test_a_pipeline_has_two_stages_unless_told_otherwise(capsys, tmp_path):
     assert sorted(path.name for path in tmp_path.glob("*.json")) == ["pipeline-1.json", "pipeline-2.json"]
 
 
+@pytest.mark.parametrize(
+    ("words", "run_name"),
+    [
+        ("--mode=data_parallel --zero 2", "data_parallel-2-zero2"),
+        ("--mode tensor_parallel --loss-parallel", "tensor_parallel-2-loss_parallel"),
+        ("--mode data_parallel --dp 4", "data_parallel-4"),
+        ("--mode model_parallel --world-size 1", "model_parallel-1"),
+        ("--mode single", "single-1"),
+        ("--tp 2", "tensor_parallel-2"),
+    ],
+)
+def test_a_mode_has_two_devices_unless_told_otherwise_whatever_else_is_given(words, run_name, monkeypatch):
+    begun = []
+    monkeypatch.setattr("pllab.cli.training.train", lambda config, on_progress: begun.append(config.run_name))
+    assert main(train(*words.split())) == 0
+    assert begun == [run_name]
+
+
 def test_as_a_process_a_refusal_has_exit_code_2_and_no_traceback(tmp_path):
     words = train("--workdir", str(tmp_path), "--mode", "pipeline", "--world-size", "9")
     done = subprocess.run([sys.executable, "-m", "pllab", *words], capture_output=True, text=True, timeout=120)

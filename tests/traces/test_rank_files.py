@@ -136,7 +136,14 @@ def steps_differ(contents):
     contents[:] = [trace_of(RUN, rank, steps=1 + (rank == 1), profiled=False) for rank in range(4)]
 
 
+def one_rank_whose_group_it_is(contents):
+    """A mesh makes groups along every axis, also along those of one rank."""
+    contents[:] = [trace_of(RUN, 0)]
+    contents[0]["distributedInfo"]["pg_config"] = [{"pg_name": "1", "pg_desc": "mesh_dp", "ranks": [0]}]
+
+
 REFUSED = [
+    (one_rank_whose_group_it_is, "of 4 ranks 1 are given, without 1, 2, 3; give a file of every rank"),
     (lambda c: c.pop(2), "of 4 ranks 3 are given, without 2; give a file of every rank"),
     (lambda c: c.__delitem__(slice(1, 3)), "of 4 ranks 2 are given, without 1, 2; give a file"),
     (lambda c: c[1]["distributedInfo"].update(rank=0), "rank0.json and rank1.json are both of rank 0; give one file"),

@@ -237,24 +237,28 @@ def test_a_run_goes_on_bit_by_bit_under_its_layout_and_within_rounding_under_oth
 
 
 def failing(rank, world_size, folder):
-    """The sentence of each rank when rank 0 cannot write, and what is left."""
-    config = TrainConfig(**MOMENTS, dp=2)
+    """The sentence of each rank when rank 0 cannot write, or rank 1 has diverged, and what is left."""
+    config = TrainConfig(**MOMENTS, tp=2)
     trainer = make_trainer(config, 65)
     said = []
-    for steps in (1, 2):
+    for steps in (1, 2, 3):
+        if steps == 3 and rank == 1:
+            next(trainer.updates.parts()).parameter.detach().fill_(torch.nan)
         with full_disk() if rank == 0 and steps == 2 else nullcontext():
             try:
                 save_checkpoint(folder, trainer.model, trainer.updates, steps, WHOSE, trainer.mesh)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 said.append(str(error))
     comm.barrier()
     return said, [path.name for path in folder.iterdir()]
 
 
-def test_a_full_disk_is_the_same_sentence_on_all_ranks(tmp_path):
+def test_what_cannot_be_saved_is_the_same_sentence_on_all_ranks(tmp_path):
+    """A full disk, and weights that no resumed run would take."""
     for said, left in comm.launch(failing, 2, tmp_path, backend="gloo", timeout_s=60.0):
-        assert len(said) == 1 and "\n" not in said[0]
+        assert len(said) == 2 and "\n" not in "".join(said)
         assert re.search(r"step-00000002' could not be saved \(.*too large", said[0])
+        assert re.search(r"the weights after step 3 are not finite, .*; the checkpoint before it is kept", said[1])
         assert left == ["step-00000001"]
 
 

@@ -51,6 +51,18 @@ def test_a_row_has_the_seconds_and_the_bytes_of_the_rank_that_has_most(monkeypat
     assert comparing._of_the_rank_with_most([9.0, 9.0, 1.0, 5.0, 3.0], 7) == (5.0, 10)
 
 
-def test_a_wrong_number_of_ranks_is_refused() -> None:
-    with pytest.raises(ValueError, match="num_ranks is 3 and num_steps 8; give 2 or 4 ranks"):
-        compare_strategies(num_ranks=3)
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ({"num_ranks": 3}, "num_ranks is 3 and num_steps 8; give 2 or 4 ranks"),
+        ({"batch_size": 33}, "batch_size 33 is not divisible by dp 2"),
+        ({"n_embd": 126, "n_head": 3}, "n_head 3 is not divisible by tp 2"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(
+    sizes: dict[str, int], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no layout is left out for them."""
+    monkeypatch.setattr(comparing, "compared", lambda *_: pytest.fail("it measured"))
+    with pytest.raises(ValueError, match=sentence):
+        compare_strategies(**sizes)

@@ -1,6 +1,9 @@
+import json
+from dataclasses import asdict
 from types import NoneType
 from typing import Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pytest
 import torch
 from transformers import GPT2LMHeadModel
@@ -80,6 +83,13 @@ def test_what_is_no_value_of_its_kind_is_refused_for_every_field(name, hint):
         with pytest.raises(ValueError, match=f"^{name} is ") as refused:
             TrainConfig(**{name: wrong})
         assert "\n" not in str(refused.value)
+
+
+def test_numbers_of_other_libraries_are_kept_as_pythons():
+    """The result of a run is JSON, which takes no others."""
+    plain = {"dp": 2, "zero": 1, "seed": 3, "learning_rate": 0.5, "dropout": 0.0, "peak_flops": 1e9, "bleu": False}
+    given = {name: np.asarray(value)[()] for name, value in plain.items()}
+    assert json.dumps(asdict(TrainConfig(**given))) == json.dumps(asdict(TrainConfig(**plain)))
 
 
 PUBLISHED = {"gpt2": 124_439_808, "medium": 354_823_168, "large": 774_030_080, "xl": 1_557_611_200}

@@ -41,6 +41,26 @@ def test_the_traces_have_the_schedules_rows(axes: dict[str, Any], num_files: int
     assert len(again) == (2 * 4 if "recompute" in axes else 0)  # work, and not idle: one before each backward
 
 
+def test_a_resumed_run_is_recorded_in_its_first_epoch_with_enough_steps(tmp_path: Path) -> None:
+    """One step of an epoch is left, which a restarted run is not refused for."""
+
+    class Fault(Exception):
+        pass
+
+    def fail(event: dict[str, Any]) -> None:
+        if event["step"] == 3:
+            raise Fault
+
+    options = SMALL | LANES | {"num_epochs": 2, "profile": str(tmp_path / "traces"), "workdir": str(tmp_path / "work")}
+    saving = TrainConfig(**options, checkpoint=True, checkpoint_interval=1, resume=True)
+    with pytest.raises(Fault):
+        train(saving, fail)
+    recorded = tmp_path / "traces" / "rank0.json"
+    recorded.unlink()
+    assert len(train(saving).steps) == 1 + 3
+    assert recorded.exists()
+
+
 @pytest.mark.parametrize(
     ("rows", "folder", "sentence"),
     [
