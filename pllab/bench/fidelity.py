@@ -100,7 +100,7 @@ def _measure(
             stages = layers.stages(make(_LANES, 1).num_stages)
             batch = _batch(layers, _CALIBRATING)
             costs = calibrate(stages, *batch, row_loss, num_ranks=_LANES, num_microbatches=_CALIBRATING)
-            for count in microbatches:
+            for count in dict.fromkeys(microbatches):
                 schedule = make(_LANES, count)
                 with LaneExecutor(schedule, stages, row_loss) as executor:
                     # The second step counts, as in a calibration: the first has to allocate its memory again.

@@ -98,10 +98,10 @@ _ONLINE = {  # where each is: on the hub, or a page of text
     "tinyshakespeare": "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
     "openwebtext": "Skylion007/openwebtext",
 }
-_FILES = {
+_FILES: dict[str, dict[str, Any]] = {
     ".json": {"path": "json"},
     ".jsonl": {"path": "json"},
-    ".csv": {"path": "csv"},
+    ".csv": {"path": "csv", "keep_default_na": False},
     ".parquet": {"path": "parquet"},
     ".txt": {"path": "text", "sample_by": "paragraph"},
 }

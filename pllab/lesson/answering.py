@@ -173,7 +173,7 @@ def _ask_back(line: Line, number: int, args: tuple[Any, ...], kwargs: dict[str, 
     if "raised" in answer:
         name, text = answer["raised"]
         raise getattr(builtins, name)(text)
-    for mine, theirs in zip(args, decode(answer["after"], resolve_name), strict=True):
+    for mine, theirs in zip([*args, *kwargs.values()], decode(answer["after"], resolve_name), strict=True):
         write_back(mine, theirs)
     return decode(answer["value"], resolve_name)
 

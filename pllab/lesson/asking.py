@@ -148,7 +148,7 @@ class Solution:
                 self._line.send({"stopped": True})
                 self._receive()
             raise
-        return {"value": encode(value), "after": encode(args)}
+        return {"value": encode(value), "after": encode([*args, *kwargs.values()])}
 
     def _decoded(self, told: dict[str, Any]) -> tuple[Any, list[Any] | None]:
         try:

@@ -18,7 +18,7 @@ the few classes it knows, and everything else is `Odd` to it: named, and without
 
 import base64
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Sequence, Set
 from enum import Enum
 from functools import partial
 from itertools import islice
@@ -34,7 +34,7 @@ _DEEPEST = 14  # lists within lists
 _MOST_BITS = 10_000  # of a whole number; Python refuses to write one of 4,300 digits
 _MOST_SHOWN = 200
 _SIMPLE = (bool, int, float, str)  # written here once: a union is made anew whenever it is read, for every number sent
-_OF_PARTS = (Mapping, Sequence, Set, Iterator)
+_OF_PARTS = (Mapping, MappingView, Sequence, Set, Iterator)
 _DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
 _KINDS: Mapping[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 _SCHEDULES = ("Schedule", "Action", "Kind")
@@ -124,7 +124,7 @@ def _encode_parts(value: Any, deeper: Callable[[Any], Any]) -> Any:
         return {"named": [_name(value), items]} if hasattr(value, "_fields") else {"tuple": items}
     if isinstance(value, frozenset):
         return {"frozenset": items}  # which may be in a set, or a key
-    return {"set": items} if isinstance(value, Set) else items
+    return {"set": items} if isinstance(value, Set) and not isinstance(value, MappingView) else items
 
 
 def _drawn(iterator: Iterator[Any], deeper: Callable[[Any], Any]) -> list[Any]:
@@ -194,7 +194,10 @@ def write_back(mine: Any, theirs: Any) -> None:
         mine.clear()
         mine.update(theirs)
     elif isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
-        mine.data = theirs.data
+        if mine.shape == theirs.shape and mine.dtype == theirs.dtype:
+            mine.data.copy_(theirs)  # in its memory, so that what shares it sees the change
+        else:
+            mine.data = theirs.data
 
 
 def full_name(thing: Any) -> str:

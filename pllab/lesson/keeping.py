@@ -31,7 +31,7 @@ from typing import Any
 from pllab.arguments import require
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
-from pllab.lesson.own_code import functions_of
+from pllab.lesson.own_code import functions_of, is_theirs
 
 _HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
 
@@ -225,7 +225,7 @@ def source_of(thing: Any) -> str:
     Raises:
         CannotKeep: it cannot be found.
     """
-    files = {function.__code__.co_filename for function in functions_of(thing)}
+    files = {name for function in functions_of(thing) if is_theirs(name := function.__code__.co_filename)}
     texts = ["".join(linecache.getlines(name)) for name in files or reversed(list(linecache.cache))]
     kind = ast.ClassDef if isinstance(thing, type) else ast.FunctionDef
     for text in texts if files else [*reversed(_cells_run()), *texts]:
@@ -247,7 +247,7 @@ def _cells_run() -> list[str]:
 
 def namespace_of(thing: Any) -> dict[str, Any]:
     """The names that a definition takes from its surroundings."""
-    function = next(functions_of(thing), None)
+    function = next((one for one in functions_of(thing) if is_theirs(one.__code__.co_filename)), None)
     return function.__globals__ if function else vars(sys.modules.get(thing.__module__) or builtins)
 
 

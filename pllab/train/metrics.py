@@ -197,7 +197,7 @@ def log_epoch(folder: Path, metrics: EpochMetrics, steps: Sequence[StepMetrics],
     """
     from torch.utils.tensorboard import SummaryWriter  # a second to import, and only wanted here
 
-    with SummaryWriter(str(folder)) as writer:
+    with SummaryWriter(str(folder), purge_step=first) as writer:
         for number, step in enumerate(steps, start=first):
             values = step._asdict() | {"loss/training": step.loss, "loss/validation": step.validation_loss}
             for tag in ("loss/training", "loss/validation", "learning_rate", "gradient_norm"):

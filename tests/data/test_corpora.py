@@ -16,7 +16,7 @@ from pllab.data import DatasetError, Example, corpora, load_examples
 
 datasets = pytest.importorskip("datasets")
 
-TALKS = [Example("guten tag", "good day"), Example("danke", "thank you"), Example("ja", "yes")]
+TALKS = [Example("guten tag", "good day"), Example("danke", "thank you"), Example("null", "NA")]
 NESTED = [{"translation": {"de": talk.source, "en": talk.target}} for talk in TALKS]
 FLAT = [{"id": i, "de": talk.source, "en": talk.target} for i, talk in enumerate(TALKS)]
 WEB = [{"text": "first page"}, {"text": ""}, {"text": "second page"}]

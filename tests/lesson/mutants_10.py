@@ -14,6 +14,10 @@ def forgets_to_return(p, m):
     rows.reverse()
 
 
+def counts_in_halves(p, m):
+    return [[(action.kind, action.microbatch + 0.5) for action in row] for row in one_f_one_b(p, m).rows]
+
+
 def swapped_sizes(m, p):
     return warm_up_turns_drain(p, m)
 
@@ -231,3 +235,5 @@ WRONG = [
     ("10.3", "number_of_forwards", checkpoint_that(runs_again=True)),
     ("10.3", "generator_moved", checkpoint_that(leaves_generator=True)),
 ]
+
+LET_THROUGH = [("10.1", "no_action", counts_in_halves)]

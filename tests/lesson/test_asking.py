@@ -113,6 +113,8 @@ def test_no_class_of_the_learners_comes_back(value):
         ({frozenset({1}), frozenset()}, {frozenset({1}), frozenset()}),
         ({frozenset({1}): 2}, {frozenset({1}): 2}),
         (deque([1, 2]), [1, 2]),
+        ({2: 1, 1: 0}.keys(), [2, 1]),
+        ({2: 1, 1: 0}.values(), [1, 0]),
         (gpipe(2, 2), gpipe(2, 2)),
         ([Action(0, Kind.F, 1)], [Action(0, Kind.F, 1)]),
         (Kind.B, Kind.B),
@@ -409,7 +411,23 @@ def test_a_function_of_the_case_is_called_here_and_what_it_changes_comes_back():
         if solution(items, add) != 2 or items != [1, 5] or heard != [os.getpid()]:
             raise Wrong("lost", f"{items} {heard}")
 
-    assert verdict_on(Case("", case), lambda items, add: add(items, 5)).outcome is Outcome.RIGHT
+    assert verdict_on(Case("", case), lambda items, add: add(items, number=5)).outcome is Outcome.RIGHT
+
+
+def test_what_a_call_writes_into_a_view_is_in_what_shares_its_memory():
+    def doubles(tensor):
+        tensor *= 2
+
+    def case(solution):
+        if (got := solution(doubles)) != [2.0, 4.0, 2.0]:
+            raise Wrong("lost", str(got))
+
+    def shares(double):
+        whole, array = torch.tensor([1.0, 2.0]), np.ones(1, np.float32)
+        double(whole.view(2, 1)), double(tensor=torch.from_numpy(array))
+        return [*whole.tolist(), *array.tolist()]
+
+    assert verdict_on(Case("", case), shares).outcome is Outcome.RIGHT
 
 
 def test_what_a_function_of_the_case_refuses_cannot_be_caught():

@@ -137,6 +137,8 @@ def test_what_cannot_be_kept_is_said():
         "another name": "def g(n):\n    return n + 1\ntake = g\ndef f(n):\n    return take(n)",
         "a base": "class Base:\n    def go(self, n):\n        return n + 1\nclass f(Base):\n    def __new__(cls, n):\n"
         "        return Base.go(cls, n)",
+        "a class of a library's making": "from typing import NamedTuple\nclass Pair(NamedTuple):\n    n: int\ndef f(n):\n"
+        "    return Pair(n).n + 1",
         "types": "Numbers = list[int] | None\ndef f(n) -> Numbers:\n    return n + 1",
         "an odd line": "def f(n):\n    # \u2028 \f\n    return n + 1",
     }.values(),

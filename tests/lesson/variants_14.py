@@ -99,6 +99,16 @@ def with_norms(gradients, sizes, all_reduce):
     return message.item() ** 0.5
 
 
+def sends_a_view_by_its_name(gradients, sizes, all_reduce):
+    total = torch.zeros((), dtype=torch.float64)
+    for gradient, split, stages in gradients:
+        if gradient is not None:
+            copies = stages * math.prod(sizes[axis] for axis in ("dp", "tp") if axis not in split)
+            total += gradient.double().pow(2).sum() / copies
+    all_reduce(tensor=total.view(1))
+    return total.sqrt().item()
+
+
 def returns_a_tensor(gradients, sizes, all_reduce):
     squares = [
         (gradient.float() ** 2).sum()
@@ -167,6 +177,6 @@ def near_enough(num_ranks, price, most_bytes):
 RIGHT = {
     "14.1": [by_combinations, by_strides, with_a_tensor],
     "14.2": [ends_first, with_torch, with_a_copy_that_travels],
-    "14.3": [divides_by_copies, with_norms, returns_a_tensor],
+    "14.3": [divides_by_copies, with_norms, sends_a_view_by_its_name, returns_a_tensor],
     "14.4": [everything_in_a_list, asks_for_every_product, near_enough],
 }

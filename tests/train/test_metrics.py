@@ -83,10 +83,11 @@ def test_memory_is_read_before_a_product_measures_the_machine(tmp_path, monkeypa
 
 
 def test_tensorboard_reads_back_every_value(tmp_path):
+    """Of the last run in a folder: an earlier one there took the same steps."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    steps = [StepMetrics(3.0, 8, 1e-3, 2.0, None), StepMetrics(2.0, 8, 5e-4, 1.5, 2.5)]
-    for epoch in (0, 1):
+    for loss, epoch in ((9.0, 0), (9.0, 1), (3.0, 0), (3.0, 1)):
+        steps = [StepMetrics(loss, 8, 1e-3, 2.0, None), StepMetrics(2.0, 8, 5e-4, 1.5, 2.5)]
         losses = {"training_loss": 1.0, "validation_loss": 1.0}
         metrics = EpochMetrics(rank=0, epoch=epoch, training_time_s=1.0, num_tokens=100, **losses)
         log_epoch(tmp_path, metrics, steps, first=2 * epoch)

@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from pllab.lesson.exercise import Function, Wrong, case
+from pllab.lesson.exercises.rows import whole
 from pllab.lesson.mistakes import compare
 from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
@@ -126,7 +127,7 @@ def _choice(answer: Any, task: _Task, most_bytes: float) -> _Choice | None:
         return None
     told = f"For {task} and at most {most_bytes:.4g} bytes your function gave {answer!r}"
     try:
-        dp, tp, pp = (int(size) for size in answer)
+        dp, tp, pp = map(whole, answer)
     except (TypeError, ValueError):
         raise Wrong("no_layout", f"{told}; return {best.layout if best else None}.") from None
     if (dp, tp, pp) not in allowed:

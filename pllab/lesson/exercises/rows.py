@@ -47,10 +47,21 @@ def read_action(item: Any, stage: int | None = None) -> Action:
             return Action.parse(text if stage is None or text[:1].isdigit() else f"{stage}{text}")
         *stages, kind, microbatch = item
         (own,) = stages or [stage]
-        return Action(int(own), Kind(str(kind)), int(microbatch))
+        return Action(whole(own), Kind(str(kind)), whole(microbatch))
     except (TypeError, ValueError):
         example = "for example '2F0'" if stage is None else "for example 'F0' or '2F0'"
         raise Wrong("no_action", f"Your function gave {item!r} for an action; write a string, {example}.") from None
+
+
+def whole(number: Any) -> int:
+    """A whole number, also of another library or as text.
+
+    Raises:
+        ValueError: it has a fraction, which `int` would cut off.
+    """
+    if int(number) != float(number):
+        raise ValueError(number)
+    return int(number)
 
 
 def judge_actions(rows: Sequence[Sequence[Action]], right: Sequence[Sequence[Action]], asked: str) -> None:
