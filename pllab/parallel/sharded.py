@@ -117,7 +117,8 @@ class FullyShardedDataParallel(Averaging):
         try:
             result = self.module(*self._cast(args), **self._cast(kwargs))
         finally:
-            self._root.show(self._root.pieces)
+            if not self._is_in_backward:
+                self._root.show(self._root.pieces)
         if not self._watch(result, len(self._units)):
             self._free(self._root)
         return result
@@ -195,6 +196,9 @@ class FullyShardedDataParallel(Averaging):
         self.most_gathered = max(self.most_gathered, sum(unit.is_allocated for unit in self._units))
 
     def _free(self, unit: Unit) -> None:
+        if self._is_held:
+            return
+        unit.show(unit.pieces)
         if self.zero == 3:
             unit.free()
 
@@ -211,9 +215,11 @@ class FullyShardedDataParallel(Averaging):
         if self._is_held:
             return
         unit = self._units[index]
-        unit.show(unit.pieces)
         is_next = self._watch(result, index) and index == len(self._units) - 1  # its backward comes first
-        if not is_next and not self._is_in_backward:
+        if self._is_in_backward:
+            return
+        unit.show(unit.pieces)
+        if not is_next:
             self._free(unit)
 
     def _watch(self, result: Any, index: int) -> bool:
@@ -238,11 +244,13 @@ class FullyShardedDataParallel(Averaging):
 
         Nothing is forgotten in the middle of a backward, where a checkpoint computes the whole model again.
         """
-        is_running = torch._C._current_graph_task_id() != -1
-        if self._is_in_backward and not is_running:
+        if torch._C._current_graph_task_id() != -1:
+            return
+        if self._is_in_backward:
             self._sums.wait(is_wanted=False)
             for unit in self._all:
                 unit.drop_gradients()
+                unit.show(unit.pieces)
         self._reset()
 
     def _reset(self) -> None:
@@ -257,7 +265,9 @@ class FullyShardedDataParallel(Averaging):
         self._enter_backward()
         for unit in self._units[index + 1 :]:  # autograd runs what was made last first, so these are through
             self._free(unit)
-        self._gather(self._all[index])
+        unit = self._all[index]
+        self._gather(unit)
+        unit.show(unit.wholes)  # for a checkpoint that computes it again, perhaps without its hooks
         self._prefetch(index - 1)
 
     def _arrived(self, index: int, _: torch.Tensor) -> None:

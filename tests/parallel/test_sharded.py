@@ -4,7 +4,7 @@ import gc
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -132,13 +132,18 @@ def gradients_stay_when_the_whole_model_is_computed_again(rank: int, world_size:
     assert_stepped(model, 0, 1)
 
 
-@PROGRAMS.add(**EVERYWHERE)
-def a_checkpointed_model_steps_as_one_process(rank: int, world_size: int, share_memory: bool) -> None:
+@PROGRAMS.add(zero=(1, 3), inside=(False, True), **EVERYWHERE)
+def a_checkpointed_model_steps_as_one_process(
+    rank: int, world_size: int, zero: int, inside: bool, share_memory: bool
+) -> None:
+    """Its blocks and the norm of the root, around them or inside, as transformers does, where no hook runs again."""
     chain = Chain()
-    chain.checkpointed = True
-    model = FullyShardedDataParallel(chain, share_memory=share_memory)
+    chain.checkpointed = not inside
+    for layer in (*chain.blocks, chain.norm) if inside else ():
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+    model = FullyShardedDataParallel(chain, zero=zero, share_memory=share_memory)
     loss_of(model, *share(0, rank, world_size)).backward()
-    assert model.most_gathered <= 2
+    assert zero < 3 or model.most_gathered <= 2
     assert_stepped(model, 0)
 
 
