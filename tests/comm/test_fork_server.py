@@ -37,6 +37,11 @@ def hashes():
 def leaves():
     sys.exit(5)
 
+def has_no_output():
+    sys.stdout.close()
+    sys.stdout = None
+    sys.stderr.close()
+
 def fails():
     raise KeyError("on purpose")
 
@@ -125,6 +130,7 @@ def test_a_seed_decides_how_a_child_hashes(server, folder):
 
 
 def test_how_it_ended_is_told(server, folder):
+    assert server.start(folder, "program:has_no_output").wait(60) == 0
     assert server.start(folder, "program:leaves").wait(60) == 5
     code, text = written(server, folder, "program:fails")
     assert code == 1 and "KeyError: 'on purpose'" in text
