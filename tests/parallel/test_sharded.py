@@ -1,5 +1,6 @@
 """FullyShardedDataParallel against the plain model with the whole batch, against FSDP2, and by counted messages."""
 
+import copy
 import gc
 import time
 import weakref
@@ -110,6 +111,23 @@ def accumulation_reduces_once(rank: int, world_size: int, zero: int, share_memor
     assert (silent, ledger.count("reduce_scatter")) == (0, NUM_BLOCKS + 1)
     assert zero == 3 or ledger.count("all_gather") == NUM_BLOCKS + 1  # for both forwards
     assert_stepped(model, 0, 1)
+
+
+@PROGRAMS.add(zero=(1, 3))
+def a_model_that_is_held_stays_whole_over_backwards(rank: int, world_size: int, zero: int) -> None:
+    """Also where a block has all its gradients after the first."""
+    chain = Chain()
+    for block in chain.blocks:
+        block.uses_extra = True
+    plain, model = copy.deepcopy(chain), FullyShardedDataParallel(chain, zero=zero)
+    with model.held():
+        for step in range(2):
+            loss_of(chain, *share(step, rank, world_size)).backward()
+            loss_of(plain, *batch(step)).backward()
+    model.average_now()
+    sgd(plain).step()
+    sgd(model).step()
+    assert_close(gathered(model), weights(plain))
 
 
 @PROGRAMS.add(**EVERYWHERE)
