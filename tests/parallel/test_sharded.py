@@ -230,7 +230,7 @@ class _Failing(torch.autograd.Function):
 
 @PROGRAMS.add(zero=(1, 3))
 def evaluation_sees_the_new_weights_and_frees_everything(rank: int, world_size: int, zero: int) -> None:
-    """Also where it came between backward and step, too."""
+    """Also where another evaluation came between backward and step."""
     model, chain = FullyShardedDataParallel(Chain(), zero=zero), Chain()
     loss_of(model, *share(0, rank, world_size)).backward()
     with torch.no_grad():
