@@ -174,9 +174,13 @@ class ForkServer:
 
     def _fork(self, order: dict[str, Any], handed: Mapping[int, int]) -> Warm:
         """Let the server fork; its keeper tells the child's number, and later its end."""
+        process, door = self._waiting[0]
+        if process.stdin is not None and not self._within:  # a fenced server ends before its owner does
+            with suppress(OSError):  # until the child has its leash, the server removes its folder, also amid imports
+                os.write(process.stdin.fileno(), os.fsencode(order["folder"] + processes.END_OF_FOLDER))
         end_of_leash, leash = os.pipe()
         try:
-            told = _hand_over(self._waiting[0][1], order, {0: end_of_leash, **handed})
+            told = _hand_over(door, order, {0: end_of_leash, **handed})
         except BaseException:
             os.close(leash)
             raise

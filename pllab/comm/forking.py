@@ -137,8 +137,9 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # closed, or None if the owner has none
+                stream.flush()
         os._exit(code)
 
 

@@ -19,7 +19,7 @@ from concurrent import futures
 from contextlib import ExitStack
 from typing import Any, Self
 
-from pllab.arguments import deadline, rank_count
+from pllab.arguments import deadline, rank_count, require
 from pllab.comm.errors import ANSI, RankError, listed, sounds_like_echo
 from pllab.comm.group import plan_backend
 from pllab.comm.notebook_engines import Cluster, connection_file, enter_group
@@ -120,6 +120,7 @@ class Ranks:
         """Run the code on all ranks (or on `targets`), wait, and show what they wrote in order of rank.
 
         Raises:
+            ValueError: a target is not one of the ranks.
             RankError: a rank raised or died; the first line says which one, and what became of the others.
             RanksInterrupted: Ctrl-C, or the notebook's stop button.
             RuntimeError: the ranks have been stopped.
@@ -137,13 +138,25 @@ class Ranks:
         """
         packed = f"__import__('pickle').dumps(({expression}))"  # ipyparallel's own packing sorts a dictionary
         replies = self._run(None, lambda engine: engine.pull(packed, block=False))
-        return [pickle.loads(reply.get()) for reply in replies.values()]
+        values = []
+        for rank, reply in replies.items():
+            try:
+                values.append(pickle.loads(reply.get()))
+            except Exception as error:  # of a class that only the rank has
+                told = f"{expression!r} of rank {rank} cannot be read here ({error})"
+                raise RankError(rank, f"{told}; fetch plain values, such as numbers, lists and tensors") from error
+        return values
 
     def _run(self, targets: Sequence[int] | None, ask: Callable[[Any], Any]) -> dict[int, Any]:
         """Send code to engines, wait, and show what they wrote; return their answers, or raise as `execute` does."""
         if self.stopped:
             raise RuntimeError(_STOPPED)
-        replies = {rank: ask(self._client[rank]) for rank in (range(self.num_ranks) if targets is None else targets)}
+        everyone = range(self.num_ranks)
+        targets = everyone if targets is None else targets
+        is_known = isinstance(targets, Sequence) and all(rank in everyone for rank in targets)
+        way_out = f"give a list of ranks from 0 to {everyone[-1]}, or leave it out for all"
+        require(is_known, f"targets is {targets!r}; {way_out}")
+        replies = {rank: ask(self._client[rank]) for rank in targets}
         try:
             self._attend(replies)
         except KeyboardInterrupt:

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pllab.arguments import plain_file, require
+from pllab.arguments import plain_file, whole_number
 
 _log = logging.getLogger(__name__)
 
@@ -132,9 +132,9 @@ def load_examples(
 
     Raises:
         DatasetError: the set cannot be found or reached, or does not have this split or these columns.
-        ValueError: the limit is below 1, or the path is a pipe or a device.
+        ValueError: the limit is no whole number of at least 1, or the path is a pipe or a device.
     """
-    require(limit is None or limit >= 1, f"limit {limit} asks for no examples; use at least 1, or None for all")
+    limit = None if limit is None else whole_number("limit", limit)
     columns = (columns,) if isinstance(columns, str) else columns
     label = f"data set {name!r}"
     if name in _EMBEDDED:
@@ -163,7 +163,12 @@ def _place_of(name: str, label: str) -> Path | None:
     path, kinds = plain_file(Path(name)), ", ".join(_FILES)
     if name in _ONLINE:
         return None
-    if path.is_dir() or (path.is_file() and path.suffix in _FILES):
+    if path.is_dir():
+        path = path.resolve()  # `datasets` finds no name for "."
+        if "[" in str(path):  # and nothing here
+            raise DatasetError(f"{label} has [ in its path; rename the folder, give a file in it, {_USE_EMBEDDED}")
+        return path
+    if path.is_file() and path.suffix in _FILES:
         return path
     if path.is_file():
         raise DatasetError(f"{label} is of no known kind; give a file ending in {kinds}, {_USE_EMBEDDED}")
@@ -184,7 +189,7 @@ def _load(name: str, place: Path | None, limit: int | None, scratch: str) -> Spl
     if place is None:
         repository, _, config = _ONLINE.get(name, name).partition(":")
         return datasets.load_dataset(repository, name=config or None, streaming=limit is not None)
-    asked = {"path": name} if place.is_dir() else {**_FILES[place.suffix], "data_files": glob.escape(name)}
+    asked = {"path": str(place)} if place.is_dir() else {**_FILES[place.suffix], "data_files": glob.escape(name)}
     return datasets.load_dataset(**asked, streaming=True, cache_dir=scratch)
 
 
@@ -218,7 +223,7 @@ def _examples_of(rows: Iterable[Fields], columns: Sequence[str] | None, label: s
         fields = inner if isinstance(inner, Mapping) else row
         chosen = chosen or _choose_columns(list(fields), columns, label)
         texts = [fields.get(column) for column in chosen]
-        *source, target = ("" if text is None else str(text).strip() for text in texts)
+        *source, target = ("" if text is None else str(text).removeprefix("\ufeff").strip() for text in texts)
         if target:
             yield Example("".join(source), target)
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pllab.arguments import require
+from pllab.arguments import require, whole_number
 
 Remainder = Literal["pad", "drop"]
 T_co = TypeVar("T_co", covariant=True)
@@ -171,6 +171,7 @@ def rank_batch_size(batch_size: int, rank: int, world_size: int) -> int:
     Raises:
         ValueError: the rank is not in the world, or the batch cannot be shared equally.
     """
+    batch_size = whole_number("batch_size", batch_size, least=0)
     require(world_size >= 1, f"world_size {world_size} is too small; at least one rank has to train")
     last = world_size - 1
     require(0 <= rank <= last, f"rank {rank} is out of range; a world of {world_size} has ranks 0 to {last}")

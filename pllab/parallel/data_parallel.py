@@ -132,14 +132,15 @@ class DataParallel(Averaging):
         broadcast_parameters(module, self._group)
         self.module = module
         self._hooks: list[Any] = []
+        self._works: list[Any] = []
         self._plan()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the wrapped model on this rank's share of the batch."""
-        if torch.is_grad_enabled():
-            if self._planned_for != _trainable(self.module):
-                self._plan()
+        if torch._C._current_graph_task_id() == -1:  # not where a checkpoint computes the whole model again
             self._begin()
+        if torch.is_grad_enabled() and self._planned_for != _trainable(self.module):
+            self._plan()
         return self.module(*args, **kwargs)
 
     def _plan(self) -> None:
@@ -184,9 +185,9 @@ class DataParallel(Averaging):
 
     def _begin(self) -> None:
         """Forget an unfinished backward, so that an exception in it does not affect the next one."""
+        self._wait()  # its messages still write into the buckets
         self._is_in_backward = False
         self._num_sent = 0
-        self._works: list[Any] = []
         for bucket in self.buckets:
             bucket.empty()
 
@@ -222,10 +223,14 @@ class DataParallel(Averaging):
         while self._num_sent < len(self.buckets):
             self.buckets[self._num_sent].store_rest(self._num_ranks)
             self._send()
-        for work in self._works:
-            work.wait()
+        self._wait()
         self._adopt_gradients_of_others()
         self._begin()
+
+    def _wait(self) -> None:
+        """Wait for the messages under way."""
+        while self._works:
+            self._works.pop().wait()
 
     def _adopt_gradients_of_others(self) -> None:
         """Set gradients that another rank had and this one did not: the mean is in the view already."""

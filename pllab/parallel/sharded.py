@@ -20,6 +20,7 @@ Source: Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (PyTorch FSDP); torch.d
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
 
@@ -117,7 +118,7 @@ class FullyShardedDataParallel(Averaging):
         try:
             result = self.module(*self._cast(args), **self._cast(kwargs))
         finally:
-            self._root.show(self._root.pieces)
+            self._root.show(self._root.wholes if self._is_in_backward else self._root.pieces)
         if not self._watch(result, len(self._units)):
             self._free(self._root)
         return result
@@ -152,6 +153,7 @@ class FullyShardedDataParallel(Averaging):
 
         Example: `with model.gathered() as whole: state = whole.state_dict()`; copy what you keep.
         """
+        self._refresh()
         for unit in self._all:
             unit.show(unit.values())
         try:
@@ -159,6 +161,13 @@ class FullyShardedDataParallel(Averaging):
         finally:
             for unit in self._all:
                 unit.show(unit.pieces)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Also what `no_sync` has collected; the `zero_grad` of an optimizer knows the pieces alone."""
+        self._begin()
+        for unit in self._all:
+            unit.drop_gradients()
+        super().zero_grad(set_to_none)
 
     def temporary(self) -> dict[str, list[torch.Tensor]]:
         """What a rank holds for a time besides its pieces: whole parameters, their gradients, and message buffers."""
@@ -195,6 +204,7 @@ class FullyShardedDataParallel(Averaging):
         self.most_gathered = max(self.most_gathered, sum(unit.is_allocated for unit in self._units))
 
     def _free(self, unit: Unit) -> None:
+        unit.show(unit.pieces)
         if self.zero == 3:
             unit.free()
 
@@ -211,17 +221,24 @@ class FullyShardedDataParallel(Averaging):
         if self._is_held:
             return
         unit = self._units[index]
-        unit.show(unit.pieces)
         is_next = self._watch(result, index) and index == len(self._units) - 1  # its backward comes first
-        if not is_next and not self._is_in_backward:
+        if self._is_in_backward:
+            return
+        unit.show(unit.pieces)
+        if not is_next:
             self._free(unit)
 
     def _watch(self, result: Any, index: int) -> bool:
         """Call `_before_backward` when the first gradient of a result is known; False if there will be none."""
         leaves = tree_leaves(result) if torch.is_grad_enabled() else []
+        for leaf in filter(is_dataclass, leaves):  # this list grows meanwhile: one may be in another
+            leaves += tree_leaves([getattr(leaf, field.name) for field in fields(leaf)])
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
         if tensors:
             register_multi_grad_hook(tensors, lambda _: self._before_backward(index), mode="any")
+        for leaf in () if tensors else leaves:
+            is_open = not hasattr(leaf, "__dict__") or isinstance(leaf, torch.Tensor) or is_dataclass(leaf)
+            require(is_open, f"a {type(leaf).__name__} hides its tensors; return them in a tuple, dict or dataclass")
         return bool(tensors)
 
     def _cast(self, value: Any) -> Any:
@@ -238,11 +255,13 @@ class FullyShardedDataParallel(Averaging):
 
         Nothing is forgotten in the middle of a backward, where a checkpoint computes the whole model again.
         """
-        is_running = torch._C._current_graph_task_id() != -1
-        if self._is_in_backward and not is_running:
+        if torch._C._current_graph_task_id() != -1:
+            return
+        if self._is_in_backward:
             self._sums.wait(is_wanted=False)
             for unit in self._all:
                 unit.drop_gradients()
+                unit.show(unit.pieces)
         self._reset()
 
     def _reset(self) -> None:
@@ -257,7 +276,8 @@ class FullyShardedDataParallel(Averaging):
         self._enter_backward()
         for unit in self._units[index + 1 :]:  # autograd runs what was made last first, so these are through
             self._free(unit)
-        self._gather(self._all[index])
+        self._gather(unit := self._all[index])
+        unit.show(unit.wholes)  # for a checkpoint that computes it again, perhaps without its hooks
         self._prefetch(index - 1)
 
     def _arrived(self, index: int, _: torch.Tensor) -> None:
@@ -266,7 +286,7 @@ class FullyShardedDataParallel(Averaging):
         unit.num_missing -= 1
         if unit is self._root or unit.num_missing:
             return
-        if not unit.has_frozen:  # a frozen parameter has no gradient to show that it is no longer needed
+        if not (self._is_held or unit.has_frozen):  # no gradient shows that a frozen one is no longer needed
             self._free(unit)
         if self._is_synchronizing and self.zero > 1:
             # Never before an earlier one, because ranks pair messages by their order.
@@ -287,6 +307,7 @@ class FullyShardedDataParallel(Averaging):
                 self._reduce_next()
             self._sums.wait()
             self._drop_unused()
+            self._was_stepped = True  # a step that writes through `.data` leaves no trace
         for unit in self._all:
             self._free(unit)
         self._reset()

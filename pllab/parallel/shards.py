@@ -72,6 +72,7 @@ class Unit:
         self.layer, self.slots = layer, slots
         self.numel = -(-sum(sizes) // num_ranks)
         self._part = torch.zeros(self.numel, dtype=own, device=device)
+        self._places: list[torch.Tensor] = []  # of the pieces in this part
         dtype = compute if compute is not None and own.is_floating_point else own
         whole = torch.empty(self.numel * num_ranks, dtype=dtype, device=device)
         self._storage, self._num_bytes = whole.untyped_storage(), whole.untyped_storage().nbytes()
@@ -126,8 +127,14 @@ class Unit:
 
     def notice_change(self) -> bool:
         """Whether the pieces were written to since the last call; then the whole is out of date."""
+        mine, pairs = self._part.untyped_storage().data_ptr(), zip(self.pieces, self._places, strict=True)
+        replaced = [pair for pair in pairs if pair[0].untyped_storage().data_ptr() != mine]
+        for piece, place in replaced:  # by `piece.data = ...`
+            now, before = (f"{x.dtype} {tuple(x.shape)} on {x.device}" for x in (piece, place))
+            require(now == before, f"a piece of {before} has become {now}; cast or move the model before it is sharded")
+            piece.data = place.copy_(piece.data)
         version = sum(piece._version for piece in self.pieces)
-        is_changed, self._version = version != self._version, version
+        is_changed, self._version = version != self._version or bool(replaced), version
         return is_changed
 
     def values(self) -> list[nn.Parameter]:
@@ -148,7 +155,8 @@ class Unit:
         for slot, size in zip(self.slots, self._sizes, strict=False):
             piece = Piece(slot.shape, start, self.numel)
             low, high = piece.range_of(self._number)
-            _become(slot.piece, self._part[taken : taken + high - low])
+            self._places.append(self._part[taken : taken + high - low])
+            _become(slot.piece, self._places[-1])
             slot.piece.piece_of = piece  # type: ignore[attr-defined]  # read below and by `norms.py`
             start, taken = start + size, taken + high - low
 

@@ -23,6 +23,7 @@ from torch import nn
 from torch.nn import functional
 
 from pllab import comm
+from pllab.arguments import require
 from pllab.data import IGNORED
 
 Step = Callable[[torch.Tensor], torch.Tensor]
@@ -318,6 +319,7 @@ class VocabParallelEmbedding(nn.Module):
     Its weight can be that of a `ColumnParallelLinear` with as many outputs. Forward sends one all-reduce.
 
     Raises:
+        ValueError: there are fewer rows than ranks.
         IndexError: an id is not in the vocabulary.
 
     Source: Shoeybi et al. 2019, section 3.
@@ -337,6 +339,9 @@ class VocabParallelEmbedding(nn.Module):
 
     def _begin(self, weight: torch.Tensor, group: comm.Group | None) -> None:
         self.num_embeddings, self.embedding_dim = weight.shape
+        size = comm.world_size(group)
+        is_enough = self.num_embeddings >= size
+        require(is_enough, f"{self.num_embeddings} rows are too few for {size} ranks; use no more ranks than rows")
         self.weight, self.group = _parameter(weight, 0, 1, group), group
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:

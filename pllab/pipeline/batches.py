@@ -111,7 +111,8 @@ class Score:
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
             found = f"{loss.dtype} {list(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
             raise ValueError(f"the loss is {found}; return a tensor of one real number, the mean over the rows")
-        if any(output.requires_grad for output in outputs) and not loss.requires_grad:
+        needs_graph = torch.is_grad_enabled() and any(output.requires_grad for output in outputs)
+        if needs_graph and not loss.requires_grad:
             raise ValueError(
                 f"the loss, {loss.item():g}, leads back to no output; compute it with torch from the output"
             )

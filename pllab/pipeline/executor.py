@@ -112,7 +112,8 @@ class LaneExecutor(RunsOnLanes):
         entering = {Name(0, True, number): as_packet(part) for number, part in enumerate(micro_batches)}
         for number, weight in enumerate(score.weights):
             # The gradient of the loss is made where the last stage is: a copy from the CPU would wait for a GPU.
-            entering[Name(last.number, False, number)] = as_packet([torch.full((), weight, device=last.device)])
+            exact = torch.full((), weight, dtype=torch.float64, device=last.device)
+            entering[Name(last.number, False, number)] = as_packet([exact])
         record = ActionTimes("real", len(self._lanes.devices))
         leaving = self._lanes.run(schedule, works, entering, record, self.timeout_s)
         for shared in (one for stage in self._stages for one in stage.shared):

@@ -226,7 +226,15 @@ class Reverse(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Run the backward rows on the workers; the gradients of the inputs and of shared weights."""
+        """Run the backward rows on the workers; the gradients of the inputs and of shared weights.
+
+        Raises:
+            RuntimeError: autograd was asked for some gradients only, but the workers add to all that there are.
+        """
+        if not torch.autograd._is_checkpoint_valid():
+            raise RuntimeError(
+                "a pipe adds to the gradients of all its parameters; call loss.backward() and read .grad"
+            )
         inputs, shared = ctx.run.backward()
         return None, None, *inputs, *shared
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from pllab.arguments import require
 from pllab.pipeline.batches import Score, Tensors, as_tuple, single
 from pllab.pipeline.engine import NOTHING, Packet
 from pllab.pipeline.randomness import Draws
@@ -65,7 +66,7 @@ class StageWork:
     same values, its shadow.
 
     Raises:
-        ValueError: the layers mix the rows of a batch.
+        ValueError: the layers mix the rows of a batch, or another parameter stands where a shared one was.
     """
 
     def __init__(self, stage: Stage, seed: int, *, score: Score | None = None, recompute: bool = False) -> None:
@@ -76,6 +77,10 @@ class StageWork:
         self._recompute = recompute
         self._begins_in_place = overwrites_input(stage.module)
         self._mode = stage.draws.mode()
+        for one in stage.shared:
+            is_shared = stage.module.get_parameter(one.name) is one.parameter
+            told = f"{one.name} of stage {stage.number} is no longer the parameter of an earlier stage that it was"
+            require(is_shared, f"{told}; make the pipeline anew, or load the state without assign")
         self._shadows = {one.name: one.shadow(stage.device) for one in stage.shared}
         self._saved: dict[int, _Saved] = {}
         self._rests: dict[int, list[Rest]] = {}

@@ -37,6 +37,11 @@ def hashes():
 def leaves():
     sys.exit(5)
 
+def has_no_output():
+    sys.stdout.close()
+    sys.stdout = None
+    sys.stderr.close()
+
 def fails():
     raise KeyError("on purpose")
 
@@ -125,6 +130,7 @@ def test_a_seed_decides_how_a_child_hashes(server, folder):
 
 
 def test_how_it_ended_is_told(server, folder):
+    assert server.start(folder, "program:has_no_output").wait(60) == 0
     assert server.start(folder, "program:leaves").wait(60) == 5
     code, text = written(server, folder, "program:fails")
     assert code == 1 and "KeyError: 'on purpose'" in text
@@ -216,6 +222,27 @@ def test_garbage_on_the_line_of_a_keeper_is_some_exit_code(server, folder, forks
         pytest.skip("a spare has no keeper")
     code, text = written(server, folder, "program:garbles")
     assert isinstance(code, int) and text == ""
+
+
+def test_a_server_that_still_imports_removes_the_folder_of_an_owner_that_is_gone(forks, folder):
+    if not forks:
+        pytest.skip("a spare reads its order after the imports")
+    begun = folder.parent / "begun"
+    (folder.parent / "slow.py").write_text(f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(1000)")
+    words = (
+        "import sys\nfrom pathlib import Path\nfrom pllab.comm.fork_server import ForkServer\n"
+        "sys.path.append(str(Path(sys.argv[1]).parent))\n"
+        "ForkServer('slow').start(Path(sys.argv[1]), 'program:leaves')"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", words, str(folder)])
+    while not begun.exists():
+        time.sleep(0.02)
+    owner.kill()
+    owner.wait()
+    until = time.monotonic() + 10
+    while folder.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_it_ends_with_its_owner(forks):

@@ -84,18 +84,20 @@ def test_talks_with_flat_columns_or_a_translation_column(tmp_path, ending):
 def test_a_play_is_cut_into_speeches(tmp_path):
     play = "ROMEO:\nIs the day so young?\n\n\nBENVOLIO:\nBut new struck nine.\n \n\n"
     path = tmp_path / "play.txt"
-    path.write_text(play, encoding="utf-8")
+    path.write_text(play, encoding="utf-8-sig")  # as editors of Windows write it, with a mark at the beginning
     assert [example.target for example in load_examples(str(path))] == [
         "ROMEO:\nIs the day so young?",
         "BENVOLIO:\nBut new struck nine.",
     ]
 
 
-def test_a_folder_of_files_named_after_their_splits(tmp_path):
+def test_a_folder_of_files_named_after_their_splits(tmp_path, monkeypatch):
     write(tmp_path / "train.jsonl", FLAT)
     write(tmp_path / "validation.jsonl", FLAT[:1])
     assert load_examples(str(tmp_path)) == TALKS
     assert load_examples(str(tmp_path), split="validation") == TALKS[:1]
+    monkeypatch.chdir(tmp_path)
+    assert load_examples(".") == TALKS
 
 
 def test_columns_named_by_hand(tmp_path):
@@ -128,6 +130,7 @@ def test_validation_is_held_out_of_train_where_there_is_none(tmp_path):
         ("empty.txt", None, "empty.txt' has no text for split 'train'"),
         ("latin.txt", None, "latin.txt' could not be loaded .UnicodeDecodeError"),
         ("folder", None, "folder' could not be loaded"),
+        ("folder [1]", None, r"folder \[1\]' has \[ in its path; rename the folder"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_sentence(tmp_path, path, columns, message):
@@ -139,6 +142,7 @@ def test_what_cannot_be_read_is_said_in_one_sentence(tmp_path, path, columns, me
     (tmp_path / "latin.txt").write_bytes("größe".encode("latin-1"))
     (tmp_path / "broken.jsonl").write_text('{"text": ')
     (tmp_path / "folder").mkdir()
+    (tmp_path / "folder [1]").mkdir()
     with pytest.raises(DatasetError, match=message) as caught:
         load_examples(str(tmp_path / path), columns=columns)
     sentence = str(caught.value)
@@ -155,8 +159,9 @@ def test_a_split_that_is_not_there_is_refused_with_those_there_are(tmp_path):
         load_examples(str(path), split="test")
     with pytest.raises(DatasetError, match="has no text for split 'validation'"):
         load_examples(str(path), split="validation")
-    with pytest.raises(ValueError, match="limit 0 asks for no examples"):
-        load_examples(limit=0)
+    for limit in (0, 1.5):
+        with pytest.raises(ValueError, match=f"limit is {limit}; give a whole number of at least 1"):
+            load_examples(limit=limit)
 
 
 def test_without_a_network_local_files_are_copied_nowhere_and_the_embedded_default_is_named(tmp_path):

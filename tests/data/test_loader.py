@@ -127,6 +127,8 @@ def test_a_share_travels_to_another_process():
         (0, 4, 3, "pad", "batch_size 3 .* cannot be divided by 4 ranks; use 4$"),
         (0, 4, 0, "pad", "batch_size 0 .* cannot be divided by 4 ranks; use 4$"),
         (0, 4, 10, "pad", "batch_size 10 .* cannot be divided by 4 ranks; use 8 or 12"),
+        (0, 4, 4.0, "pad", "batch_size is 4.0; give a whole number"),
+        (0, 4, "4", "pad", "batch_size is '4'; give a whole number"),
         (0, 2, 2, "keep", "remainder 'keep' is not a policy"),
     ],
 )

@@ -49,9 +49,9 @@ class Chain(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.embedding(tokens)
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.checkpointed else block(x)
-        return self.head(self.norm(x) * self.scale)
+        for layer in (*self.blocks, self.norm):
+            x = checkpoint(layer, x, use_reentrant=False) if self.checkpointed else layer(x)
+        return self.head(x * self.scale)
 
 
 def batch(step: int, rows: int = 8) -> tuple[torch.Tensor, torch.Tensor]:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
 from pllab.parallel import (
@@ -209,25 +210,37 @@ def parameters_unfrozen_or_cast_after_wrapping_are_averaged(rank: int, world_siz
         assert_close(other, mine, rtol=0, atol=0)
 
 
-@PROGRAMS.add()
-def a_step_after_a_failed_backward_is_right(rank: int, world_size: int) -> None:
-    """A backward that raises half way, on every rank, within no_sync and outside."""
+@PROGRAMS.add(how=STRATEGIES)
+def a_step_after_a_failed_backward_is_right(rank: int, world_size: int, how: str) -> None:
+    """A backward that raises half way, on every rank, within no_sync and outside, with messages still under way."""
     inner = odd()
-    model = DataParallel(inner)
+    model = by(how, inner)
     handle = inner.embedding.weight.register_hook(_fail)
-    for context in (model.no_sync, torch.enable_grad):
-        with pytest.raises(ArithmeticError), context():
+    with comm.slow_link(latency_s=0.02):
+        for context in (model.no_sync, torch.enable_grad):
+            with pytest.raises(ArithmeticError), context():
+                loss_of(model, *share(0, rank, world_size)).backward()
+        handle.remove()
+        model.zero_grad()
+        with comm.record_messages() as ledger:
             loss_of(model, *share(0, rank, world_size)).backward()
-    handle.remove()
-    model.zero_grad()
-    with comm.record_messages() as ledger:
-        loss_of(model, *share(0, rank, world_size)).backward()
-    assert ledger.count() == 1
+    assert ledger.count() == len(model.buckets)
     assert_close(gradients(inner), one_gradient(0))
 
 
 def _fail(_: torch.Tensor) -> None:
     raise ArithmeticError
+
+
+@PROGRAMS.add(how=STRATEGIES)
+def gradients_are_averaged_once_when_the_whole_model_is_computed_again(rank: int, world_size: int, how: str) -> None:
+    """The gradient of a parameter that the loss uses by itself is there before."""
+    inner = odd()
+    extra = inner.blocks[0].extra
+    tokens, targets = share(0, rank, world_size)
+    loss = nn.functional.cross_entropy(checkpoint(by(how, inner), tokens, use_reentrant=False).flatten(0, 1), targets)
+    (loss + extra.sum()).backward()
+    assert_close(gradients(inner), one_gradient(0) | {"blocks.0.extra": torch.ones_like(extra)})
 
 
 @PROGRAMS.add()

@@ -1,11 +1,14 @@
 """FullyShardedDataParallel against the plain model with the whole batch, against FSDP2, and by counted messages."""
 
+import copy
 import gc
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,6 +113,23 @@ def accumulation_reduces_once(rank: int, world_size: int, zero: int, share_memor
     assert_stepped(model, 0, 1)
 
 
+@PROGRAMS.add(zero=(1, 3))
+def a_model_that_is_held_stays_whole_over_backwards(rank: int, world_size: int, zero: int) -> None:
+    """Also where a block has all its gradients after the first."""
+    chain = Chain()
+    for block in chain.blocks:
+        block.uses_extra = True
+    plain, model = copy.deepcopy(chain), FullyShardedDataParallel(chain, zero=zero)
+    with model.held():
+        for step in range(2):
+            loss_of(chain, *share(step, rank, world_size)).backward()
+            loss_of(plain, *batch(step)).backward()
+    model.average_now()
+    sgd(plain).step()
+    sgd(model).step()
+    assert_close(gathered(model), weights(plain))
+
+
 @PROGRAMS.add(**EVERYWHERE)
 def gradients_of_two_batches_add_up(rank: int, world_size: int, share_memory: bool) -> None:
     """Of two backwards that both reduce, and of one backward of two forwards."""
@@ -132,13 +152,18 @@ def gradients_stay_when_the_whole_model_is_computed_again(rank: int, world_size:
     assert_stepped(model, 0, 1)
 
 
-@PROGRAMS.add(**EVERYWHERE)
-def a_checkpointed_model_steps_as_one_process(rank: int, world_size: int, share_memory: bool) -> None:
+@PROGRAMS.add(zero=(1, 3), inside=(False, True), **EVERYWHERE)
+def a_checkpointed_model_steps_as_one_process(
+    rank: int, world_size: int, zero: int, inside: bool, share_memory: bool
+) -> None:
+    """Its blocks and the norm of the root, around them or inside, as transformers does, where no hook runs again."""
     chain = Chain()
-    chain.checkpointed = True
-    model = FullyShardedDataParallel(chain, share_memory=share_memory)
+    chain.checkpointed = not inside
+    for layer in (*chain.blocks, chain.norm) if inside else ():
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+    model = FullyShardedDataParallel(chain, zero=zero, share_memory=share_memory)
     loss_of(model, *share(0, rank, world_size)).backward()
-    assert model.most_gathered <= 2
+    assert zero < 3 or model.most_gathered <= 2
     assert_stepped(model, 0)
 
 
@@ -184,6 +209,11 @@ def a_step_after_an_error_is_right(rank: int, world_size: int, share_memory: boo
     assert ledger.count("reduce_scatter") == NUM_BLOCKS - 1, "the last of them is under way"
     in_the_middle.remove()
     model.zero_grad()
+    with model.no_sync():
+        loss_of(model, *share(0, rank, world_size)).backward()
+    with pytest.raises(IndexError):
+        model(torch.full((1, 2), 99))
+    model.zero_grad()
     loss_of(model, *share(1, rank, world_size)).backward()
     assert_stepped(model, 1)
 
@@ -198,15 +228,61 @@ class _Failing(torch.autograd.Function):
         raise ZeroDivisionError("by design")
 
 
-@PROGRAMS.add(**EVERYWHERE)
-def evaluation_sees_the_new_weights_and_frees_everything(rank: int, world_size: int, share_memory: bool) -> None:
-    model, chain = FullyShardedDataParallel(Chain(), share_memory=share_memory), Chain()
+@PROGRAMS.add(zero=(1, 3))
+def evaluation_sees_the_new_weights_and_frees_everything(rank: int, world_size: int, zero: int) -> None:
+    """Also where another evaluation came between backward and step."""
+    model, chain = FullyShardedDataParallel(Chain(), zero=zero), Chain()
     loss_of(model, *share(0, rank, world_size)).backward()
+    with torch.no_grad():
+        loss_of(model, *batch(0))
     sgd(model).step()
     chain.load_state_dict(one_step(0))
     with torch.no_grad():
         assert_close(loss_of(model, *batch(0)), loss_of(chain, *batch(0)), rtol=1e-12, atol=0)
-    assert not any(unit.is_allocated for unit in model._all)
+    assert zero < 3 or not any(unit.is_allocated for unit in model._all)
+
+
+@PROGRAMS.add(zero=(1, 2, 3), in_place=(True, False))
+def steps_may_write_through_data(rank: int, world_size: int, zero: int, in_place: bool) -> None:
+    """As steps written by hand do; new numbers may also stand in the place of the old ones."""
+    model, plain = FullyShardedDataParallel(Chain(), zero=zero), Chain()
+    for step in range(2):
+        loss_of(model, *share(step, rank, world_size)).backward()
+        loss_of(plain, *batch(step)).backward()
+        for parameter in (*model.parameters(), *plain.parameters()):
+            grad, parameter.grad = parameter.grad, None
+            if grad is not None and in_place:
+                parameter.data.sub_(grad)
+            elif grad is not None:
+                parameter.data = parameter.data - grad
+    assert_close(gathered(model), weights(plain))
+
+
+@dataclass
+class _Answer:
+    logits: torch.Tensor
+
+
+@dataclass
+class _Outer:
+    inner: _Answer
+
+
+class _Told(Chain):
+    """A model whose result is put into something."""
+
+    def forward(self, tokens: torch.Tensor, wrap: Callable[..., Any] = _Outer) -> Any:
+        return wrap(inner=_Answer(super().forward(tokens)))
+
+
+@PROGRAMS.add(zero=(1, 3))
+def a_model_may_return_a_dataclass(rank: int, world_size: int, zero: int) -> None:
+    model = FullyShardedDataParallel(_Told(), zero=zero)
+    for step in range(2):
+        tokens, targets = share(step, rank, world_size)
+        nn.functional.cross_entropy(model(tokens).inner.logits.flatten(0, 1), targets).backward()
+    assert_stepped(model, 0, 1)
+    assert "a SimpleNamespace hides its tensors" in sentence(lambda: model(tokens, SimpleNamespace))
 
 
 @PROGRAMS.add()
@@ -250,6 +326,7 @@ def no_rank_ever_holds_a_model_that_is_made_on_the_meta_device(rank: int, world_
     """Half of 32 layers, and of one at a time the real one, the one that is cut, and what messages need."""
     with torch.device("meta"):
         layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(32))
+    gc.collect()  # what it freed meanwhile would be taken off
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         FullyShardedDataParallel(layers, share_memory=False, initialise=_reset)
     events = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
@@ -330,7 +407,9 @@ def refusals(rank: int, world_size: int) -> None:
         on_meta, values = Chain(), nn.Sequential(nn.Embedding(2, 2))
     mixed = nn.Linear(2, 2)
     mixed.bias = nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
+    half = FullyShardedDataParallel(Chain()).bfloat16()
     refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: half(batch(0)[0]), " on cpu; cast or move the model before it is sharded"),
         (lambda: FullyShardedDataParallel(Chain(), zero=4), "zero is 4; give 1"),
         (lambda: FullyShardedDataParallel(Chain(), units=[nn.Conv2d]), "Chain has no layer of class Conv2d"),
         (lambda: FullyShardedDataParallel(Chain() if rank else nn.Linear(2, 2)), "build the same model on every rank"),

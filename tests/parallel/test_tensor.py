@@ -236,6 +236,9 @@ def refusals_come_on_every_rank_before_any_message(rank: int, world_size: int) -
     parts = "dim 0 of [4, 2] has no 3 equal parts; give parts that divide it"
     assert sentence(lambda: ColumnParallelLinear.from_whole(torch.zeros(4, 2), parts=3)) == parts
     assert sentence(lambda: scatter_out(torch.zeros(2, 7), 1)) == share
+    if world_size > 1:
+        few = f"1 rows are too few for {world_size} ranks; use no more ranks than rows"
+        assert sentence(lambda: VocabParallelEmbedding(1, 2)) == few
     for wrong in (VOCABULARY, -1):
         with pytest.raises(IndexError):
             VocabParallelEmbedding(VOCABULARY, 2)(torch.tensor([0, wrong]))

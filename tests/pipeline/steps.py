@@ -80,7 +80,7 @@ def assert_in_order(schedule: Schedule, timeline: Timeline, *, p2p: float = 0.0,
             assert spans[need].end + travels <= span.start + slack, f"{action} began before {need} could be there"
 
 
-def assert_close(ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> None:
+def assert_close(ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor], **options: float) -> None:
     """As many tensors, and each pair close."""
     for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(one, other, **options)

@@ -140,6 +140,13 @@ def test_a_weight_tied_twice_within_a_later_stage_has_one_gradient(engine: str) 
     assert_close(gradients_of(first, last), gradients)
 
 
+def test_gradients_of_float64_are_as_exact_where_a_micro_batch_is_a_third_of_the_batch() -> None:
+    stages, (x, y) = [stage.double() for stage in linears(2)], torch.randn(2, 6, 6, dtype=torch.float64)
+    _, gradients = plain_step(stages, x, y)
+    step_on("lanes", stages, x, y)
+    assert_close(gradients_of(*stages), gradients, rtol=1e-12, atol=0)
+
+
 def test_a_step_that_fails_leaves_the_earlier_gradient_of_a_tied_weight() -> None:
     first, last = nn.Linear(6, 6), nn.Linear(6, 6)
     last.weight, first.weight.grad = first.weight, torch.ones(6, 6)

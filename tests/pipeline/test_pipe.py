@@ -171,6 +171,25 @@ def test_backward_twice_is_refused() -> None:
             loss.backward()
 
 
+def test_a_question_for_some_gradients_is_refused_and_adds_to_none() -> None:
+    """The workers would add to those of all parameters, where the plain model adds to none."""
+    with Pipe(on_lanes(layers()), 2) as pipe:
+        x = torch.randn(4, 6, requires_grad=True)
+        with pytest.raises(RuntimeError, match=r"call loss.backward\(\) and read .grad"):
+            torch.autograd.grad(pipe(x).sum(), x)
+        assert all(parameter.grad is None for parameter in pipe.parameters())
+
+
+def test_a_tied_weight_that_was_replaced_is_refused() -> None:
+    """The stages would go on with the old one."""
+    first, last = nn.Linear(6, 6), nn.Linear(6, 6)
+    last.weight = first.weight
+    with Pipe(on_lanes([first, last])) as pipe:
+        pipe.load_state_dict(pipe.state_dict(), assign=True)
+        with pytest.raises(ValueError, match=r"weight of stage 1 is no longer .*load the state without assign"):
+            pipe(torch.randn(4, 6))
+
+
 @pytest.mark.parametrize("kind", [Kind.F, Kind.B])
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_an_exception_travels_with_its_action_and_the_workers_survive(kind: Kind, stage: int) -> None:

@@ -125,6 +125,15 @@ def test_complex_outputs_have_the_plain_models_gradients(num_stages: int, recomp
     assert_close(gradients_of(*stages), gradients)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_last_stage_without_layers_is_computed_again(engine: str) -> None:
+    """Its output is its input, which has no graph until then."""
+    stages, (x, y) = [nn.Linear(4, 4), nn.Identity()], torch.randn(2, 6, 4)
+    _, gradients = plain_step(stages, x, y)
+    step_on(engine, stages, x, y, recompute=True)
+    assert_close(gradients_of(*stages), gradients)
+
+
 CALLS = count(1)
 
 
