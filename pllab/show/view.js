@@ -151,6 +151,7 @@ class View {
     };
     // one at a time; all views of a widget share its theme, and no other widget has the same object
     on(document, "pl-projector", ({ detail }) => detail === this.theme || leave());
+    on(window, "resize", () => this.isLarge && this.showView()); // a full screen may be higher and not wider
     on(document, "fullscreenchange", () => {
       if (document.fullscreenElement) this.fillsScreen = this.isLarge;
       else if (this.fillsScreen) leave();

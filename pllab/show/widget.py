@@ -5,6 +5,7 @@ put in front of the widget's own text here.
 """
 
 import inspect
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from pllab.arguments import is_number, require
 from pllab.schedule import Schedule
 from pllab.show.figures import Figure
 from pllab.show.theme import as_json
@@ -62,6 +64,17 @@ class Widget(anywidget.AnyWidget):
         with suppress(ModuleNotFoundError):  # without matplotlib the widget itself works all the same
             data = {**(data or {}), **self.static()._repr_mimebundle_()}
         return data, metadata
+
+
+def limit_of(memory_limit: float | None) -> float | None:
+    """A memory limit as the widgets take it: without end is None, as JSON has no infinity.
+
+    Raises:
+        ValueError: it is no number from 0.
+    """
+    is_fine = memory_limit is None or (is_number(memory_limit) and memory_limit >= 0)
+    require(is_fine, f"memory_limit is {memory_limit}; give the most micro-batches a rank may hold, or None")
+    return None if memory_limit == math.inf else memory_limit
 
 
 def takes_costs(run: Run | None) -> bool:

@@ -176,8 +176,17 @@ def test_an_empty_board_is_filled_with_next_moves(page, editor):
     for _ in range(9):  # by key, the focus goes on to a next move
         press(page, editor, "Enter")
     assert editor.schedule.num_actions == 12 and editor.view["is_legal"]
+    expect(root.locator(".pl-block:focus")).to_have_count(1)
     assert bench.findings(page) == []
     expect(root.locator(".pl-score")).to_contain_text("par")
+    click(page, root, editor, "Empty the board")
+    root.locator("[data-next]").first.focus()
+    press(page, editor, "Control+z")
+    assert editor.schedule.num_actions == 12
+    expect(root.locator(".pl-block:focus")).to_have_count(1)
+    press(page, editor, "Control+y")
+    assert editor.schedule.num_actions == 0
+    expect(root.locator("[data-next]:focus")).to_have_count(1)
 
 
 def test_score_and_marks_of_par_and_of_the_order_before_are_above_the_blocks(page, root, editor):

@@ -11,6 +11,10 @@ from tests.browser.scenes import SCENES
 pytestmark = pytest.mark.browser
 
 SIZE_OF_WORDS = "root => parseFloat(getComputedStyle(root.querySelector('.pl-plots') ?? root).fontSize)"
+HEIGHT_OF_PICTURE = """root => {
+  const picture = root.querySelector(".pl-grid svg, .pl-board, .pl-pic canvas");
+  return picture.getBoundingClientRect().height;
+}"""
 BREAK = """() => {
   try { for (const name of ["view", "step"]) window.model.set(name, undefined); } catch { /* it is also thrown */ }
 }"""
@@ -59,8 +63,10 @@ def test_keys_are_the_widgets_only_while_it_has_the_focus(chromium_page, name):
     root.locator(scene.control).first.focus()
     chromium_page.keyboard.press(scene.key)
     chromium_page.keyboard.press("x")  # which cuts a cell in JupyterLab
+    chromium_page.keyboard.press("Shift+Enter")  # which runs the cell
     expect(live).not_to_have_text(before)
-    assert chromium_page.evaluate("window.passed.filter((key) => key !== 'Alt')") == ["End"]
+    passed = chromium_page.evaluate("window.passed.filter((key) => !['Alt', 'Shift'].includes(key))")
+    assert passed == ["End", "Enter"]
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -88,6 +94,23 @@ def test_projected_from_the_start_it_has_the_keys_then_a_table_and_a_narrow_page
     chromium_page.set_viewport_size({"width": 420, "height": 700})
     chromium_page.wait_for_function("document.documentElement.scrollWidth <= 420")
     expect(root).to_have_attribute("data-pl-state", "ready")
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_projected_it_is_as_high_as_the_window_also_when_that_grows(chromium_page, name):
+    def projected(height):
+        chromium_page.set_viewport_size({"width": 1280, "height": height})
+        widget = SCENES[name].widget()
+        widget.projector = True
+        return bench.mount(chromium_page, widget)
+
+    high = projected(1000).evaluate(HEIGHT_OF_PICTURE)
+    root = projected(600)
+    assert root.evaluate(HEIGHT_OF_PICTURE) < high or name == "TimelinePlayer", "two ranks need no more"
+    chromium_page.set_viewport_size({"width": 1280, "height": 1000})
+    chromium_page.wait_for_function(
+        f"high => ({HEIGHT_OF_PICTURE})(document.querySelector('.pl-widget')) === high", arg=high
+    )
 
 
 @pytest.mark.parametrize("name", SCENES)

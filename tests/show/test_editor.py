@@ -197,6 +197,8 @@ def test_nonsense_from_a_cell_is_one_sentence_and_changes_nothing(editor, verb, 
         (gpipe(8, 40), {}, "has 640 actions; the editor takes 600"),
         (gpipe(2, 2), {"costs": Costs(forward=(1.0, 2.0, 3.0))}, "3 stages"),
         (gpipe(2, 2), {"par": "nine"}, "par is 'nine'"),
+        (gpipe(2, 2), {"par": float("inf")}, "par is inf"),
+        (gpipe(2, 2), {"memory_limit": float("nan")}, "memory_limit is nan"),
         (gpipe(2, 2), {"timeout_s": "soon"}, "timeout_s is 'soon'"),
     ],
 )
@@ -321,7 +323,11 @@ def test_with_two_stages_on_a_rank_a_forward_fills_half_a_place():
     for action in ("0F0", "0F1"):
         assert ready(editor)[0] == [action]
         editor.do("place", action)
-    assert ready(editor)[0] == []
+    assert ready(editor)[0] == [] and "next forward would exceed" not in editor.view["verdict"][0]
+    for action in ("1F0", "1F1"):
+        editor.do("place", action)
+    told = "but no rank can go on: the next forward would exceed the limit. Undo, or reset."
+    assert not any(ready(editor)) and editor.view["verdict"][0].endswith(told)
 
 
 def test_an_order_on_a_part_of_the_board_is_judged_by_what_stands_there(editor):
@@ -467,7 +473,11 @@ def test_memory_is_counted_as_the_studio_counts_it(family, limit):
 def test_all_ranks_and_the_limit_share_one_axis_of_memory(editor):
     assert editor.view["most"] == 2
     assert ScheduleEditor(one_f_one_b(2, 3), memory_limit=5).view["most"] == 5
-    assert ScheduleEditor(gpipe(2, 3)).view["most"] == 3
+    for limit in (None, float("inf")):
+        assert ScheduleEditor(gpipe(2, 3), memory_limit=limit).view["most"] == 3
+    studio = BubbleStudio(memory_limit=float("inf"))
+    studio.memory_limit = float("inf")
+    assert studio.memory_limit is None, "JSON has no infinity"
 
 
 def test_the_unit_of_memory_is_named_where_a_rank_has_several_stages():

@@ -161,6 +161,7 @@ def test_the_run_button_runs_the_schedule_on_screen():
         ({"num_ranks": 0}, "num_ranks is 0; choose 1 to 64"),
         ({"num_microbatches": 513}, "num_microbatches is 513; choose 1 to 512"),
         ({"costs": Costs(forward=(1.0, 2.0))}, "2 stages"),
+        ({"memory_limit": -1.0}, "memory_limit is -1.0; give the most micro-batches a rank may hold, or None"),
         ({"timeout_s": "60"}, "timeout_s is '60'"),
         ({"timeout_s": float("inf")}, "timeout_s is inf"),
     ],

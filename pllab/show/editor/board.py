@@ -187,6 +187,8 @@ def _verdict_of(judgement: Judgement, limit: float | None) -> list[str]:
     )
     if judgement.position.is_complete:
         return [f"Legal: every action can run in this order{under}."]
+    if not any(judgement.ready):
+        return [f"Legal so far{under}, but no rank can go on: the next forward would exceed the limit. Undo, or reset."]
     return [f"Legal so far{under}. Every rank shows what it can do next."]
 
 

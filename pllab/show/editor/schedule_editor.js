@@ -249,8 +249,9 @@ class EditorView extends View {
   }
   /** A block that moved lost the focus that it had; a next move that was made hands it on. */
   keepFocus(had) {
-    if (had?.dataset.next) this.grid.querySelector("[data-next]")?.focus();
-    else if (had) this.nodes.get(this.current)?.focus();
+    if (!had) return;
+    const [next, block] = [this.grid.querySelector("[data-next]"), this.nodes.get(this.current)];
+    ((had.dataset.next ? next ?? block : block ?? next) ?? this.buttons.undo).focus();
   }
   /** Make a block the one that Tab reaches and that the split button is about. */
   choose(id) {

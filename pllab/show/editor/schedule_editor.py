@@ -4,6 +4,7 @@ The browser draws, and sends what the learner does as messages, which are carrie
 and every word are tested without a browser, and the same moves work from a cell.
 """
 
+import math
 from typing import Any
 
 import traitlets
@@ -15,7 +16,7 @@ from pllab.show.editor.board_picture import draw_board
 from pllab.show.editor.game import BoardMove, Game
 from pllab.show.editor.judgement import BoardRules
 from pllab.show.figures import Figure
-from pllab.show.widget import Run, Widget, measure, sources_of, takes_costs
+from pllab.show.widget import Run, Widget, limit_of, measure, sources_of, takes_costs
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
@@ -63,9 +64,10 @@ class ScheduleEditor(Widget):
         timeout_s: float = 60.0,
         projector: bool = False,
     ) -> None:
-        require(par is None or is_number(par), f"par is {par!r}; give the makespan to reach, a number, or None")
+        is_fine = par is None or (is_number(par) and math.isfinite(par))
+        require(is_fine, f"par is {par!r}; give the makespan to reach, a number, or None")
         self._run, self._timeout_s = run, deadline(timeout_s)
-        self._game = Game(schedule, BoardRules(costs or Costs(), memory_limit, par, takes_costs(run)))
+        self._game = Game(schedule, BoardRules(costs or Costs(), limit_of(memory_limit), par, takes_costs(run)))
         self._trouble = ""
         self._turn = 0
         super().__init__(projector=projector)

@@ -121,7 +121,7 @@ class Studio extends View {
   press(event) {
     const { tagName } = event.target;
     if (event.target === this.table) return event.stopPropagation(); // it scrolls
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key === "Enter")) return; // the notebook's
     if (event.key !== "Tab" && event.key !== "Escape") event.stopPropagation(); // ours, and not JupyterLab's
     const isTyping = tagName === "INPUT" && event.target.type === "number";
     const isPressed = ["BUTTON", "INPUT", "SUMMARY"].includes(tagName) && (event.key === " " || event.key === "Enter");

@@ -29,7 +29,7 @@ from pllab.show.studio.settings import (
 )
 from pllab.show.studio.stage_costs import Profile
 from pllab.show.studio.studio_picture import describe_studio, draw_studio
-from pllab.show.widget import Run, Widget, check_run, measure, sources_of
+from pllab.show.widget import Run, Widget, check_run, limit_of, measure, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
@@ -138,7 +138,10 @@ class BubbleStudio(Widget):
         self._request: Any = None
         self._answers = 0
         super().__init__(
-            **self._setting.to_inputs(), memory_limit=memory_limit, options=self._options(), projector=projector
+            **self._setting.to_inputs(),
+            memory_limit=limit_of(memory_limit),
+            options=self._options(),
+            projector=projector,
         )
         self._draw(self._screen)
         self._follow()
@@ -290,10 +293,12 @@ class BubbleStudio(Widget):
         """A run of the schedule on screen, and a word on its clock."""
         return replace(self._screen.main, measured=timeline, note=note)
 
-    @traitlets.validate("family", "compare", "num_ranks", "num_microbatches")
+    @traitlets.validate("family", "compare", "num_ranks", "num_microbatches", "memory_limit")
     def _exists(self, proposal: Any) -> Any:
         name, value = proposal["trait"].name, proposal["value"]
         try:
+            if name == "memory_limit":
+                return limit_of(value)
             if name.startswith("num_"):
                 check_size(name, value)
             elif value or name == "family":

@@ -133,8 +133,9 @@ class Controls {
       box.value = value === null ? "" : Number((value * scale).toPrecision(4));
     };
     const change = (event) => {
+      if (Number(box.value) < 0) box.value = 0;
       if (box.value === "" && !more.placeholder) read();
-      else studio.answers.ask({ [trait]: box.value === "" ? null : Math.max(0, Number(box.value)) / scale }, event);
+      else studio.answers.ask({ [trait]: box.value === "" ? null : Number(box.value) / scale }, event);
     };
     const box = element("input", { type: "number", min: 0, step: "any", ...more, change });
     this.shows.push(() => document.activeElement !== box && read());
@@ -150,7 +151,9 @@ class Controls {
   // Costs of single stages
   stageCosts(unit, scale) {
     const body = element("div", { class: "pl-stages" });
-    const details = element("details", { toggle: () => fill() }, element("summary", {}, "Costs per stage"), body);
+    // beside the table, which is not made anew while it has the focus
+    const same = buttonOf("Same for all", (event) => this.studio.answers.ask({ stage_costs: {} }, event));
+    const details = element("details", { toggle: () => fill() }, element("summary", {}, "Costs per stage"), body, same);
     const fill = () => body.replaceChildren(...(details.open ? this.stageTable(unit, scale) : []));
     this.shows.push(() => details.open && !body.contains(document.activeElement) && fill());
     return details;
@@ -171,6 +174,6 @@ class Controls {
       return box;
     };
     const rows = Array.from({ length: run.num_stages }, (_, stage) => [`stage ${stage}`, ...[0, 1, 2].map((which) => cell(stage, which))]);
-    return [tableOf(`Empty: as above; ${unit}`, ["Stage", "F", "I", "W"], rows), buttonOf("Same for all", (event) => studio.answers.ask({ stage_costs: {} }, event))];
+    return [tableOf(`Empty: as above; ${unit}`, ["Stage", "F", "I", "W"], rows)];
   }
 }

@@ -113,6 +113,7 @@ class Foot {
       else this.timer = wait(go);
     };
     picture.release();
+    if (!longest) return this.seek(0); // nothing takes time
     live.setAttribute("aria-live", "off"); // a stream of announcements helps nobody
     this.play.textContent = "Pause";
     this.seek(from);

@@ -27,7 +27,10 @@ class Picture {
   // Runs and their plots
   read(runs) {
     this.runs = runs;
+    const [first, ...rest] = this.plots;
+    const hadKeys = rest.slice(Math.max(0, runs.length - 1)).some(({ pic }) => pic === document.activeElement);
     while (this.plots.length > runs.length) this.plots.pop().node.remove();
+    if (hadKeys) first.pic.focus({ preventScroll: true });
     while (this.plots.length < runs.length) this.addPlot();
     this.pointed = this.playhead = null;
     this.isPinned = false;
@@ -41,6 +44,7 @@ class Picture {
     on("pointerleave", () => this.isPinned || this.point(null));
     on("pointerdown", this.grab);
     on("pointerup", this.drop);
+    on("pointercancel", () => (this.held = null));
     on("wheel", this.roll, { passive: false });
     this.plots.push(plot);
     this.foot.before(plot.node);

@@ -86,6 +86,10 @@ def test_costs_carry_their_unit_on_a_projector_too(chromium_page):
     drawer.get_by_role("button", name="Same for all").click()
     expect(Plot(root).rest).to_contain_text(f"one step {write_seconds(studio.timeline.makespan)}")
     assert studio.costs.num_stages is None
+    expect(drawer.get_by_role("spinbutton", name="W of stage 2, ms")).to_have_value("")
+    enter(boxes[0], "-5")
+    expect(boxes[0]).to_have_value("0")
+    assert studio.forward == 0.0
 
 
 def test_a_box_that_is_typed_in_is_never_rewritten(chromium_page, root, studio):
@@ -199,6 +203,25 @@ def test_keys_in_the_row_and_the_drawer_stay_in_the_studio(chromium_page, root, 
     bench.press(chromium_page, "x", "d", "a", "m", "1", "Home", "End", "ArrowDown")
     assert chromium_page.evaluate("window.passed") == []
     assert studio.shades
+
+
+def test_keys_stay_with_the_studio_when_the_plot_that_has_them_goes(chromium_page, pair):
+    studio, root = pair
+    root.get_by_role("button", name="Projector").click()
+    Plot(root, 1).pic.click(position={"x": 400, "y": 30})
+    for key, family in (("1", "GPipe"), ("2", "1F1B")):
+        chromium_page.keyboard.press(key)
+        expect(Plot(root).head).to_contain_text(family)
+    chromium_page.keyboard.press("Escape")
+    expect(root.get_by_role("button", name="Projector")).to_have_attribute("aria-pressed", "false")
+
+
+def test_where_nothing_takes_time_nothing_plays(chromium_page):
+    root = mount(chromium_page, show.BubbleStudio("1F1B", 2, 3, Costs(0.0, 0.0, 0.0)))
+    Plot(root).pic.focus()
+    chromium_page.keyboard.press("Space")
+    expect(root.get_by_role("button", name="Play")).to_be_visible()
+    expect(live_of(root)).not_to_contain_text("NaN")
 
 
 def test_step_and_play_say_who_is_busy(own_page, studio):
