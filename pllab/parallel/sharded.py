@@ -233,12 +233,12 @@ class FullyShardedDataParallel(Averaging):
         leaves = tree_leaves(result) if torch.is_grad_enabled() else []
         for leaf in filter(is_dataclass, leaves):  # this list grows meanwhile: one may be in another
             leaves += tree_leaves([getattr(leaf, field.name) for field in fields(leaf)])
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-        if tensors:
-            register_multi_grad_hook(tensors, lambda _: self._before_backward(index), mode="any")
-        for leaf in () if tensors else leaves:
-            is_open = not hasattr(leaf, "__dict__") or isinstance(leaf, torch.Tensor) or is_dataclass(leaf)
+        found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        for leaf in () if found else leaves:
+            is_open = not hasattr(leaf, "__dict__") or is_dataclass(leaf)
             require(is_open, f"a {type(leaf).__name__} hides its tensors; return them in a tuple, dict or dataclass")
+        if tensors := [tensor for tensor in found if tensor.requires_grad]:
+            register_multi_grad_hook(tensors, lambda _: self._before_backward(index), mode="any")
         return bool(tensors)
 
     def _cast(self, value: Any) -> Any:

@@ -182,6 +182,10 @@ class _Run:
             raise RuntimeError(
                 "this batch went backward before and its activations are gone; call the pipe again for a new graph"
             )
+        if not torch.autograd._is_checkpoint_valid():  # as in torch's own checkpoint: asked for some gradients alone
+            raise RuntimeError(
+                "a pipe adds to the gradients of all its parameters; call loss.backward() and read .grad"
+            )
         rows = [[None] * len(self._sizes) if grad is None else grad.split(self._sizes) for grad in self.grads]
         last = len(self._works) - 1
         entering = {Name(last, False, i): Packet(row, (), self.ready) for i, row in enumerate(zip(*rows, strict=True))}
@@ -226,15 +230,7 @@ class Reverse(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Run the backward rows on the workers; the gradients of the inputs and of shared weights.
-
-        Raises:
-            RuntimeError: autograd was asked for some gradients only, but the workers add to all that there are.
-        """
-        if not torch.autograd._is_checkpoint_valid():
-            raise RuntimeError(
-                "a pipe adds to the gradients of all its parameters; call loss.backward() and read .grad"
-            )
+        """Run the backward rows on the workers; the gradients of the inputs and of shared weights."""
         inputs, shared = ctx.run.backward()
         return None, None, *inputs, *shared
 

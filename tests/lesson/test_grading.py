@@ -13,10 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pllab.comm.fork_server import warm_server
 from pllab.lesson import Outcome, grading
+from pllab.lesson.asking import judge
+from pllab.lesson.checking import PRELOADED
 from pllab.lesson.exercise import exercises_of, find
 from pllab.lesson.extraction import needed, statements
-from pllab.lesson.grading import Grade, Sheet, grade
+from pllab.lesson.grading import Grade, Sheet, grade, tasks_of
 from pllab.lesson.sandbox import Limits
 from pllab.lesson.verdict import Verdict, refusal
 from tests.lesson.handed_in import FENCED, generated, hand_in, hand_in_hostile
@@ -340,26 +343,24 @@ AS_IN_A_NOTEBOOK = {  # the cell of the function, and what `check` is given
 }
 
 
-def test_what_is_right_in_the_notebook_is_right_here(tmp_path):
-    """Each in a notebook of its own; a check in a comment below counts for nothing."""
-    handed = {
-        name: hand_in(tmp_path / f"{number}.ipynb", ("00.1", cell, f'{given})\n# check("00.1", None'))
-        for number, (name, (cell, given)) in enumerate(AS_IN_A_NOTEBOOK.items())
-    }
-    sheets = graded(*handed.values(), limits=Limits(fenced=FENCED))
-    said = {
-        name: grade.verdict.first.hint for name, sheet in zip(handed, sheets, strict=True) for grade in sheet.grades
-    }
-    assert [word(sheet) for sheet in sheets] == ["right"] * len(sheets), said
+def judged_in_cells(path):
+    """The verdict on the only exercise of a notebook, without a sandbox, which takes seconds to start."""
+    ((exercise, solution),) = tasks_of(path)
+    (folder := path.parent / "judged").mkdir()
+    return judge(exercise, solution, warm_server(*PRELOADED), folder, 20.0)
+
+
+@pytest.mark.parametrize(("cell", "given"), AS_IN_A_NOTEBOOK.values(), ids=AS_IN_A_NOTEBOOK)
+def test_what_is_right_in_the_notebook_is_right_here(tmp_path, cell, given):
+    """A check in a comment below counts for nothing."""
+    path = hand_in(tmp_path / "a.ipynb", ("00.1", cell, f'{given})\n# check("00.1", None'))
+    verdict = judged_in_cells(path)
+    assert verdict.outcome is Outcome.RIGHT, str(verdict)
 
 
 def test_a_check_that_python_cannot_read_is_told(tmp_path):
-    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("00.1", SHARES, "my_share")))
-    assert word(sheet) == "right"
-    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("00.1", SHARES, "my_share +")))
-    assert sheet.grades[0].verdict.first.hint.startswith(
-        'No cell of the notebook that Python can read has a check("00.1"'
-    )
+    verdict = judged_in_cells(hand_in(tmp_path / "a.ipynb", ("00.1", SHARES, "my_share +")))
+    assert verdict.first.hint.startswith('No cell of the notebook that Python can read has a check("00.1"')
 
 
 def test_an_interrupt_ends_what_is_being_graded(tmp_path, monkeypatch):

@@ -283,6 +283,8 @@ def a_model_may_return_a_dataclass(rank: int, world_size: int, zero: int) -> Non
         nn.functional.cross_entropy(model(tokens).inner.logits.flatten(0, 1), targets).backward()
     assert_stepped(model, 0, 1)
     assert "a SimpleNamespace hides its tensors" in sentence(lambda: model(tokens, SimpleNamespace))
+    frozen = FullyShardedDataParallel(_Told().requires_grad_(False), zero=zero)
+    frozen(tokens, lambda inner: (inner.logits, SimpleNamespace()))  # a cache beside the tensor
 
 
 @PROGRAMS.add()
