@@ -65,7 +65,8 @@ def keep(exercise: Exercise, solution: Any) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         piece = _piece(solution)
         before = _read(path)
-        sections = read_sections(path)
+        borrowed = re.compile(rf"^from pllab\.\S+ import {piece.name}\n", re.MULTILINE)  # by other solutions, until now
+        sections = {key: borrowed.sub("", body) for key, body in read_sections(path).items()}
         earlier, new = sections.get(exercise.id), _section(exercise, piece, sections)
         sections[exercise.id] = new
         head = _MARK.split(before or _HEAD)[0].rstrip()
@@ -274,15 +275,16 @@ def names_bound(source: str) -> frozenset[str]:
 
 
 def _section(exercise: Exercise, piece: KeptCode, sections: dict[str, str]) -> str:
-    """The text of one exercise in the file; what is itself the solution of another one is not repeated."""
+    """The text of one exercise in the file; another one's solution is not repeated, nor imported from the package."""
     others = {key: body for key, body in sections.items() if key != exercise.id}
     elsewhere = {name: (key, made) for key, body in others.items() for name, made in _meanings(body)}
-    head = [*sorted(set(piece.imports)), *piece.constants]
+    solutions = {name for body in others.values() for _, name in _MARK.findall(body)} & set(elsewhere) - {piece.name}
+    is_borrowed = {line: line.startswith("from pllab.") and line.split()[-1] in solutions for line in piece.imports}
+    head = [*sorted(line for line in is_borrowed if not is_borrowed[line]), *piece.constants]
     for name, made in _meanings("\n".join([*head, *piece.definitions.values()])):
         key, other = elsewhere.get(name, ("", made))
         if made != other:
             raise CannotKeep(f"{key} has another {name}; give one of them another name")
-    solutions = {name for body in others.values() for _, name in _MARK.findall(body)} & set(elsewhere) - {piece.name}
     definitions = [text for name, text in piece.definitions.items() if name not in solutions]
     mark = f"# ==== {exercise.id} {exercise.title}: {piece.name} ===="
     return "\n\n\n".join(["\n".join([mark, *head]), *definitions])

@@ -1,7 +1,9 @@
 """What a learner has built is kept as plain Python, comes back, and runs without pllab's help."""
 
 import ast
+import linecache
 import pickle
+import re
 import subprocess
 import sys
 from typing import NamedTuple
@@ -10,9 +12,10 @@ import pytest
 import torch
 
 import pllab.parallel
-from pllab.lesson import check, mine, parts
-from pllab.lesson.exercise import find
+from pllab.lesson import check, extraction, mine, parts
+from pllab.lesson.exercise import exercises_of, find
 from pllab.lesson.keeping import home, keep
+from tests.lesson.committed import NOTEBOOKS, code_cells, read
 from tests.lesson.judge import cell
 
 
@@ -164,6 +167,38 @@ def test_a_solution_works_as_before_when_one_that_shares_a_helper_is_replaced():
         assert kept(number, f"{helper}def {name}(n):\n    return flat(n)", name) == "in my_pllab.py"
     assert kept("05.1", "def one(n):\n    return n", "one").endswith("in place of your earlier one")
     assert alone("my_pllab.one(1), my_pllab.two(1)") == "1 2"
+
+
+@pytest.mark.parametrize("order", [("08.1", "09.3"), ("09.3", "08.1")])
+def test_what_the_package_lent_is_the_learners_own_once_it_is_there(order):
+    """Lesson 09 imports the package's clock for a solution that uses it."""
+    codes = {
+        "08.1": ("def clock_cycles(m, p):\n    yield [(m, p)]", "clock_cycles"),
+        "09.3": ("from pllab.pipeline import clock_cycles\ndef f(m):\n    return list(clock_cycles(m, 1))", "f"),
+    }
+    for number in order:
+        assert kept(number, *codes[number]) == "in my_pllab.py"
+    assert alone("my_pllab.f(7)") == "[[(7, 1)]]"
+    assert mine("08.1").__module__ == "my_pllab"
+
+
+@pytest.mark.exhaustive
+def test_the_solutions_of_all_lessons_are_kept_one_beside_the_other(monkeypatch):
+    """Each with what its notebook has made or imported, which may be the package's version of an earlier one."""
+    monkeypatch.setattr(extraction, "pack", lambda solution: solution)
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # where another one is put
+    for path in NOTEBOOKS[:-1]:
+        texts = {cell.id: cell.source for cell in read(path).cells}
+        for cell_id in [one for one in texts if one.endswith("-solution")]:
+            (texts[cell_id.replace("solution", "stub")],) = re.findall(
+                r"```python\n(.*?)```", texts[cell_id], re.DOTALL
+            )
+        source = [(f"cell {one.id}", texts[one.id].splitlines(keepends=True)) for one in code_cells(path)]
+        for name, lines in source:
+            monkeypatch.setitem(linecache.cache, name, (0, None, lines, name))
+        for exercise in exercises_of(path.name[:2]):
+            assert keep(exercise, extraction.pack_cells(exercise.id, source)) == "in my_pllab.py", exercise.id
+    assert alone("my_pllab.clock_cycles.__module__, my_pllab.average_gradients.__module__") == "my_pllab my_pllab"
 
 
 @pytest.mark.parametrize("order", [[0, 1], [1, 0], [0, 1, 0]])
