@@ -189,8 +189,13 @@ def _load(name: str, place: Path | None, limit: int | None, scratch: str) -> Spl
     if place is None:
         repository, _, config = _ONLINE.get(name, name).partition(":")
         return datasets.load_dataset(repository, name=config or None, streaming=limit is not None)
-    asked = {"path": str(place)} if place.is_dir() else {**_FILES[place.suffix], "data_files": glob.escape(name)}
-    return datasets.load_dataset(**asked, streaming=True, cache_dir=scratch)
+    if place.is_dir():
+        kinds = {file.suffix for file in place.rglob("*")} & set(_FILES)
+        of_files = _FILES[kinds.pop()] if len(kinds) == 1 else {}  # a folder of one kind is read as its files are
+        where = {"path": str(place)}
+    else:
+        of_files, where = _FILES[place.suffix], {"data_files": glob.escape(name)}
+    return datasets.load_dataset(**of_files | where, streaming=True, cache_dir=scratch)
 
 
 def _speeches(address: str) -> Splits:

@@ -194,10 +194,10 @@ def write_back(mine: Any, theirs: Any) -> None:
         mine.clear()
         mine.update(theirs)
     elif isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
-        if mine.shape == theirs.shape and mine.dtype == theirs.dtype:
-            mine.data.copy_(theirs)  # in its memory, so that what shares it sees the change
-        else:
+        if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
             mine.data = theirs.data
+        elif not torch.equal(mine, theirs):
+            mine.data.copy_(theirs)  # in its memory, so that what shares it sees the change
 
 
 def full_name(thing: Any) -> str:

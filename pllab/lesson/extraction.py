@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from pllab.lesson.exercise import Refused
-from pllab.lesson.keeping import names_bound, names_read
+from pllab.lesson.own_code import names_bound, names_read
 from pllab.lesson.packing import Packed, Source, pack
 
 _NAME = "__solution__"
@@ -51,7 +51,7 @@ def pack_cells(exercise_id: str, source: Source) -> Packed:
 def _pieces(exercise_id: str, source: Source) -> list[tuple[str, Any]]:
     """The code to run, by cell, and at last what the check is given; lines keep their numbers for tracebacks."""
     parts = [part for name, lines in source for part in statements(name, "".join(lines))]
-    expression = next((given for part in reversed(parts) for given in checked(part.node, exercise_id)), "")
+    expression = next((given for part in reversed(parts) for given in _given_to_check(part.node, exercise_id)), "")
     if not expression:
         raise Refused("raised", _NO_CHECK.format(id=exercise_id))
     taken = needed(parts, expression)
@@ -120,7 +120,7 @@ def _as_python(source: str) -> str:
     return TransformerManager().transform_cell(source)
 
 
-def checked(node: ast.stmt, exercise_id: str) -> Iterator[str]:
+def _given_to_check(node: ast.stmt, exercise_id: str) -> Iterator[str]:
     """What the checks of an exercise in a statement are given: `f` of `print(check("00.1", f))`."""
     for call in ast.walk(node):
         match call:

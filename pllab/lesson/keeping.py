@@ -15,10 +15,8 @@ import importlib
 import linecache
 import os
 import re
-import symtable
 import sys
 import tempfile
-import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,7 +29,7 @@ from typing import Any
 from pllab.arguments import require
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
-from pllab.lesson.own_code import functions_of, is_theirs
+from pllab.lesson.own_code import names_bound, names_read, namespace_of, their_functions
 
 _HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
 
@@ -226,7 +224,7 @@ def source_of(thing: Any) -> str:
     Raises:
         CannotKeep: it cannot be found.
     """
-    files = {name for function in functions_of(thing) if is_theirs(name := function.__code__.co_filename)}
+    files = {function.__code__.co_filename for function in their_functions(thing)}
     texts = ["".join(linecache.getlines(name)) for name in files or reversed(list(linecache.cache))]
     kind = ast.ClassDef if isinstance(thing, type) else ast.FunctionDef
     for text in texts if files else [*reversed(_cells_run()), *texts]:
@@ -244,34 +242,6 @@ def source_of(thing: Any) -> str:
 def _cells_run() -> list[str]:
     """The cells of this notebook in the order in which they were run; none outside of a notebook."""
     return list(vars(sys.modules["__main__"]).get("In", []))
-
-
-def namespace_of(thing: Any) -> dict[str, Any]:
-    """The names that a definition takes from its surroundings."""
-    function = next((one for one in functions_of(thing) if is_theirs(one.__code__.co_filename)), None)
-    return function.__globals__ if function else vars(sys.modules.get(thing.__module__) or builtins)
-
-
-def names_read(source: str, *, at_once: bool = False) -> list[str]:
-    """The names that some source reads from around it, without the variables of its functions; Python's own too.
-
-    at_once: without those that it reads when a function of it is called.
-    """
-    top = symtable.symtable(textwrap.dedent(source), "<solution>", "exec")
-    names = [symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()]
-    tables = top.get_children()
-    while tables:
-        table = tables.pop(0)
-        if not (at_once and table.get_type() == "function"):
-            names += [symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()]
-            tables += table.get_children()
-    return list(dict.fromkeys(names))
-
-
-def names_bound(source: str) -> frozenset[str]:
-    """The names that some source binds, without the variables of its functions."""
-    symbols = symtable.symtable(source, "<solution>", "exec").get_symbols()
-    return frozenset(symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported())
 
 
 def _section(exercise: Exercise, piece: KeptCode, sections: dict[str, str]) -> str:

@@ -158,6 +158,17 @@ def numbers_close(got: Iterable[float], right: Iterable[float], **tolerance: flo
     return all(math.isclose(*pair, **tolerance) for pair in zip(got, right, strict=True))
 
 
+def whole(number: Any) -> int:
+    """A whole number, also of another library or as text.
+
+    Raises:
+        ValueError: it is none, or has a fraction, which `int` would cut off.
+    """
+    if not (exact := float(number)).is_integer():
+        raise ValueError(number)
+    return int(exact)
+
+
 def two_numbers(answer: Any, *_: Any, names: str, hint_id: str = "no_pair") -> tuple[float, float]:
     """The answer as the two numbers of these names, such as "alpha and beta".
 

@@ -1,9 +1,13 @@
-"""Whose code it is: the learner's, or that of Python, libraries or pllab."""
+"""Whose code it is, the learner's or that of Python, libraries or pllab, and which names it reads and binds."""
 
+import builtins
 import functools
 import inspect
 import os
+import symtable
+import sys
 import sysconfig
+import textwrap
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,3 +58,36 @@ def functions_of(thing: Any) -> Iterator[FunctionType]:
         core = inspect.unwrap(getattr(one, "__func__", getattr(one, "func", one)))  # of a method, and of a partial
         if isinstance(core, FunctionType) and core.__code__.co_filename != "<string>":
             yield core
+
+
+def their_functions(thing: Any) -> Iterator[FunctionType]:
+    """Those that the learner wrote; a named tuple has methods of Python's making."""
+    return (function for function in functions_of(thing) if is_theirs(function.__code__.co_filename))
+
+
+def namespace_of(thing: Any) -> dict[str, Any]:
+    """The names that a definition takes from its surroundings."""
+    function = next(their_functions(thing), None)
+    return function.__globals__ if function else vars(sys.modules.get(thing.__module__) or builtins)
+
+
+def names_read(source: str, *, at_once: bool = False) -> list[str]:
+    """The names that some source reads from around it, without the variables of its functions; Python's own too.
+
+    at_once: without those that it reads when a function of it is called.
+    """
+    top = symtable.symtable(textwrap.dedent(source), "<solution>", "exec")
+    names = [symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()]
+    tables = top.get_children()
+    while tables:
+        table = tables.pop(0)
+        if not (at_once and table.get_type() == "function"):
+            names += [symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()]
+            tables += table.get_children()
+    return list(dict.fromkeys(names))
+
+
+def names_bound(source: str) -> frozenset[str]:
+    """The names that some source binds, without the variables of its functions."""
+    symbols = symtable.symtable(source, "<solution>", "exec").get_symbols()
+    return frozenset(symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported())

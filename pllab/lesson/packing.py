@@ -16,8 +16,7 @@ from typing import Any
 import cloudpickle
 
 from pllab.lesson.exercise import Refused
-from pllab.lesson.keeping import namespace_of
-from pllab.lesson.own_code import functions_of, is_theirs
+from pllab.lesson.own_code import namespace_of, their_functions
 
 _CANNOT_TRAVEL = (
     "The check sends your function to a fresh process, and something it uses cannot be sent ({error}); "
@@ -83,6 +82,5 @@ def _is_stub(solution: Callable[..., Any]) -> bool:
 def _sources(solution: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The learner's cells that the solution comes from, so that its traceback has their lines."""
     beside = [one for one in namespace_of(solution).values() if isinstance(one, FunctionType | type)]
-    for name in {each.__code__.co_filename for one in (solution, *beside) for each in functions_of(one)}:
-        if is_theirs(name):
-            yield name, tuple(linecache.getlines(name))
+    for name in {each.__code__.co_filename for one in (solution, *beside) for each in their_functions(one)}:
+        yield name, tuple(linecache.getlines(name))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 
-from pllab.arguments import is_number
+from pllab.arguments import is_number, require
 from pllab.memory import Held, is_over
 from pllab.schedule.dependencies import Walk, needs
 from pllab.schedule.model import Action, Kind, Schedule
@@ -59,13 +59,22 @@ def problems(schedule: Schedule, memory_limit: float | None = None) -> list[Prob
     return list(islice(_problems(schedule, memory_limit), _MOST_PROBLEMS))
 
 
+def check_memory_limit(memory_limit: float | None) -> None:
+    """Refuse a limit that is neither None nor a number of micro-batches; infinity is one.
+
+    Raises:
+        ValueError: it is below 0, or no number.
+    """
+    is_fine = memory_limit is None or (is_number(memory_limit) and memory_limit >= 0)
+    require(is_fine, f"memory_limit is {memory_limit}; give the most micro-batches a rank may hold, or None")
+
+
 def _problems(schedule: Schedule, memory_limit: float | None) -> Iterator[Problem]:
     if not isinstance(schedule, Schedule):
         raise ValueError(
             f"{schedule!r} is no Schedule; make one with Schedule.of(rows) or a family such as gpipe(2, 4)"
         )
-    if memory_limit is not None and not (is_number(memory_limit) and memory_limit >= 0):
-        raise ValueError(f"memory_limit is {memory_limit}; give the most micro-batches a rank may hold, or None")
+    check_memory_limit(memory_limit)
     counts = Counter(schedule.actions())
     whole = [_nothing(schedule), _foreign(counts), _twice(counts), _homes(schedule), _missing(schedule, counts)]
     complete = True

@@ -18,8 +18,8 @@ from typing import Any
 import anywidget
 import traitlets
 
-from pllab.arguments import is_number, require
 from pllab.schedule import Schedule
+from pllab.schedule.legality import check_memory_limit
 from pllab.show.figures import Figure
 from pllab.show.theme import as_json
 from pllab.simulate import Costs
@@ -70,10 +70,9 @@ def limit_of(memory_limit: float | None) -> float | None:
     """A memory limit as the widgets take it: without end is None, as JSON has no infinity.
 
     Raises:
-        ValueError: it is no number from 0.
+        ValueError: it is no limit of memory.
     """
-    is_fine = memory_limit is None or (is_number(memory_limit) and memory_limit >= 0)
-    require(is_fine, f"memory_limit is {memory_limit}; give the most micro-batches a rank may hold, or None")
+    check_memory_limit(memory_limit)
     return None if memory_limit == math.inf else memory_limit
 
 

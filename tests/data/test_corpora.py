@@ -91,6 +91,13 @@ def test_a_play_is_cut_into_speeches(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(("ending", "text"), [("csv", "de,en\nnull,NA\n"), ("txt", "a\nb\n\n\nc\n")])
+def test_a_folder_is_read_as_its_files_are(tmp_path, ending, text):
+    path = tmp_path / f"train.{ending}"
+    path.write_text(text)
+    assert load_examples(str(tmp_path)) == load_examples(str(path)) != []
+
+
 def test_a_folder_of_files_named_after_their_splits(tmp_path, monkeypatch):
     write(tmp_path / "train.jsonl", FLAT)
     write(tmp_path / "validation.jsonl", FLAT[:1])

@@ -7,7 +7,7 @@ import symtable
 import pytest
 
 from pllab.lesson.course import read_course
-from pllab.lesson.keeping import names_read
+from pllab.lesson.own_code import names_read
 from tests.lesson.committed import FOLDER, markdown, read
 from tests.lesson.test_course import num_words
 

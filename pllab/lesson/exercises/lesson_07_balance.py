@@ -7,7 +7,7 @@ from itertools import accumulate, combinations, pairwise
 from typing import Any, NamedTuple
 
 from pllab.lesson.exercise import Function, Wrong, case
-from pllab.lesson.mistakes import Mistake, compare, must_refuse, retold
+from pllab.lesson.mistakes import Mistake, compare, must_refuse, retold, whole
 
 Question = tuple[list[float], int]
 
@@ -52,15 +52,14 @@ def _best(costs: Sequence[float], num_stages: int, measure: Callable[[list[float
 def _read(answer: Any, costs: Sequence[float], num_stages: int) -> Cut:
     """The answer as whole numbers that describe a cut at all."""
     try:
-        sizes = [float(size) for size in answer]
+        sizes = [whole(size) for size in answer]
     except (TypeError, ValueError):
         sizes = []
-    is_whole = all(size >= 1 and size.is_integer() for size in sizes)
-    if not is_whole or len(sizes) != num_stages or sum(sizes) != len(costs):
+    if min(sizes, default=0) < 1 or len(sizes) != num_stages or sum(sizes) != len(costs):
         told = f"For costs {costs} and num_stages={num_stages} your function gave {answer!r}"
         right = f"whole numbers of at least 1 that add up to {len(costs)}"
         raise Wrong("no_cut", f"{told}; return the number of layers of each stage, {right}.")
-    return _cut(costs, [int(size) for size in sizes])
+    return _cut(costs, sizes)
 
 
 def _has_equal_counts(cut: Cut, costs: Sequence[float], num_stages: int) -> bool:

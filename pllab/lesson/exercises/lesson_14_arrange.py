@@ -10,8 +10,7 @@ from itertools import permutations
 import torch
 
 from pllab.lesson.exercise import Function, Wrong, case
-from pllab.lesson.exercises.rows import whole
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.mistakes import Mistake, compare, whole
 
 Sizes = dict[str, int]
 Place = dict[str, int]
@@ -85,9 +84,7 @@ def _read(arrange: Function, sizes: Sizes) -> tuple[list[Place], dict[str, Group
         places = [{str(name): whole(number) for name, number in place.items()} for place in places]
         groups = {str(name): sorted([whole(rank) for rank in group] for group in mine) for name, mine in groups.items()}
     except (TypeError, ValueError, AttributeError):
-        told = (
-            "return a list with a dict for each rank, and a dict with a list of lists for each axis, of whole numbers"
-        )
+        told = "return a list with a dict for each rank and a dict with a list of lists for each axis, of whole numbers"
         raise Wrong("no_pair", f"With {sizes} your function returned {str(answer)[:200]}; {told}.") from None
     if len(places) != math.prod(sizes.values()) or set(groups) != set(sizes):
         told = f"{len(places)} coordinates and groups along {', '.join(groups)}"

@@ -13,8 +13,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from pllab.lesson.exercise import Function, Wrong, case
-from pllab.lesson.exercises.rows import whole
-from pllab.lesson.mistakes import compare
+from pllab.lesson.mistakes import compare, whole
 from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pllab.lesson.exercise import Wrong
+from pllab.lesson.mistakes import whole
 from pllab.schedule import Action, Kind, Schedule, problems
 
 
@@ -51,17 +52,6 @@ def read_action(item: Any, stage: int | None = None) -> Action:
     except (TypeError, ValueError):
         example = "for example '2F0'" if stage is None else "for example 'F0' or '2F0'"
         raise Wrong("no_action", f"Your function gave {item!r} for an action; write a string, {example}.") from None
-
-
-def whole(number: Any) -> int:
-    """A whole number, also of another library or as text.
-
-    Raises:
-        ValueError: it has a fraction, which `int` would cut off.
-    """
-    if int(number) != float(number):
-        raise ValueError(number)
-    return int(number)
 
 
 def judge_actions(rows: Sequence[Sequence[Action]], right: Sequence[Sequence[Action]], asked: str) -> None:
