@@ -27,6 +27,7 @@ from pllab.bench.workloads import Workload
 from pllab.comm.devices import is_gpu
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients
+from pllab.show.theme import count_of
 
 _GRADIENTS = Workload()
 _SPLIT = Workload(batch_size=4, num_tokens=128)
@@ -159,7 +160,7 @@ def _alternate(
     reason = getattr(made[ours].model, "reason", "")
     what, whose = ("forward and backward", "on all") if is_split else ("one training step", "each")
     said = (
-        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {world_size} ranks, "
+        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {count_of(world_size, 'rank')}, "
         f"{workload.batch_size} x {workload.num_tokens} tokens {whose}{'; ' if reason else ''}{reason}."
     )
     return Rivals(said, workload, ours, theirs, comparison)

@@ -13,6 +13,7 @@ import torch
 from pllab import accelerator, comm
 from pllab.arguments import whole_number
 from pllab.comm.devices import num_cores, num_gpus
+from pllab.show.theme import count_of
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PARTS = ("torch", "transformers", "datasets", "jupyterlab", "ipyparallel", "anywidget")
@@ -64,7 +65,7 @@ def talk(num_ranks: int) -> str:
     expected = float(sum(range(1, num_ranks + 1)))
     if sums != [expected] * num_ranks:
         raise RuntimeError(f"{num_ranks} ranks added up to {sums} instead of {expected}; their messages are broken")
-    return f"{num_ranks} ranks started, exchanged a tensor and ended in {seconds:.1f} s"
+    return f"{count_of(num_ranks, 'rank')} started, exchanged a tensor and ended in {seconds:.1f} s"
 
 
 def add_up(rank: int, world_size: int) -> float:  # noqa: ARG001 - what launch calls
