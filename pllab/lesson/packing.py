@@ -8,6 +8,7 @@ import dis
 import functools
 import io
 import linecache
+import marshal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FunctionType
@@ -58,12 +59,17 @@ def pack(solution: Callable[..., Any] | None) -> Packed:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Takes a function under `functools.cache` along, of which cloudpickle sends only the name."""
+    """Takes a function under `functools.cache` along, of which cloudpickle sends only the name, and code with its file.
+
+    cloudpickle 3.1.3 leaves the file out, without which no traceback has the learner's lines.
+    """
 
     def reducer_override(self, obj: Any) -> Any:
         """How to make it anew, with nothing remembered."""
         if isinstance(obj, functools._lru_cache_wrapper) and obj.__module__ == "__main__":
             return _cached, (obj.__wrapped__, obj.cache_parameters())
+        if isinstance(obj, CodeType):
+            return marshal.loads, (marshal.dumps(obj),)
         return super().reducer_override(obj)
 
 

@@ -90,7 +90,6 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         labels: torch.Tensor | None = None,
         num_items_in_batch: int | torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        past_key_values: Any = None,
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithCrossAttentions:
@@ -103,10 +102,10 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
             ValueError: a parallel model gets an argument that only a plain one takes (a cache, a padding mask).
         """
         if self.pipe is None:
-            options = {"attention_mask": attention_mask, "past_key_values": past_key_values, "use_cache": use_cache}
+            options = {"attention_mask": attention_mask, "use_cache": use_cache}
             kwargs |= options | ({"num_items_in_batch": num_items_in_batch} if labels is not None else {})
             return super().forward(input_ids=input_ids, labels=labels, **kwargs)
-        _refuse(attention_mask, past_key_values, kwargs)
+        _refuse(attention_mask, kwargs)
         if input_ids is None:
             raise ValueError("input_ids is None; a parallel GPT-2 starts from token ids of shape (rows, time)")
         if labels is None:
@@ -140,8 +139,8 @@ def default_devices() -> list[torch.device]:
     return [accelerator.gpu(index % count) for index in range(max(2, count))]
 
 
-def _refuse(attention_mask: torch.Tensor | None, past_key_values: Any, kwargs: dict[str, Any]) -> None:
-    if past_key_values is not None:
+def _refuse(attention_mask: torch.Tensor | None, kwargs: dict[str, Any]) -> None:
+    if any(kwargs.get(name) is not None for name in ("past_key_values", "cache")):  # until transformers 5.23, and since
         raise ValueError("a parallel GPT-2 keeps no cache; call close() before generate()")
     if attention_mask is not None and not bool(attention_mask.all()):
         raise ValueError("a parallel GPT-2 takes no attention_mask; pad rows on the right and label padding with -100")

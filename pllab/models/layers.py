@@ -48,8 +48,9 @@ class Block(nn.Module):
     def forward(self, value: Value) -> Value:
         """Run the block under a causal mask and pass labels on."""
         hidden, labels = _parts(value)
+        # The last two are the padding mask and the cache, whose name changed in transformers 5.24.
         # None if the kernel masks by itself (sdpa), a (1, 1, time, time) tensor if it does not (eager).
-        mask = create_causal_mask(self._config, inputs_embeds=hidden, attention_mask=None, past_key_values=None)
+        mask = create_causal_mask(self._config, hidden, None, None)
         result = self.block(hidden, attention_mask=mask)
         return _joined(result[0] if isinstance(result, tuple) else result, labels)
 
