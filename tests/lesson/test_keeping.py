@@ -128,8 +128,6 @@ def test_what_cannot_be_kept_is_said():
         code = f"from dataclasses import dataclass\nfrom enum import Enum\n{made}def f(): return x\n"
         assert "it uses x, which is no plain constant" in kept("05.1", code, "f")
     assert "it has no name" in keep(find("00.1"), lambda items, rank, world_size: items)
-    (home() / "my_pllab.py").write_text("def broken(:\n")
-    assert "line 1 of the file is not valid Python" in kept("00.1", other)
 
 
 @pytest.mark.parametrize(
@@ -219,12 +217,48 @@ def test_a_file_that_the_learner_has_changed_is_told_apart_in_a_sentence(folder)
     with pytest.raises(ValueError, match="my_pllab.py has no my_share any more; run the check of 00.1 again"):
         mine("00.1")
     assert str(parts()) == ""
-    path.write_bytes(b"# caf\xe9\n")
-    told = "my_pllab.py is not written in UTF-8; save it so"
-    assert kept("00.1", SHARE) == f"not in my_pllab.py, because {told}"
+    path.write_text(f"\ufeff{SHARE}", "utf-8")  # as editors of Windows do
+    assert kept("00.1", SHARE) == "in my_pllab.py"
+    assert parts("00.1").rows[0][1] == "yours: my_share" and mine("00.1")("abc", 0, 2) == "ac"
+
+
+MARK_INSIDE = """# ==== 05.2 Two: f ====
+def f():
+    '''My plan:
+# ==== 05.1 One: g ====
+    '''
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    {
+        "another encoding": (b"# caf\xe9\n", "my_pllab.py is not written in UTF-8; save it so"),
+        "no Python": (b"\ndef broken(:\n", "is not valid Python (invalid syntax (my_pllab.py, line 2)); repair it"),
+        "a null byte": (b"a = 1\0\n", "my_pllab.py is not valid Python (source code string cannot contain null bytes)"),
+        "a mark inside": (MARK_INSIDE.encode(), "(detected at line 3) (05.2, line 3)); repair it"),
+        "a folder": (None, "my_pllab.py cannot be read (Is a directory); set PLLAB_HOME to another folder"),
+    }.values(),
+)
+def test_what_is_wrong_with_the_file_is_one_sentence(folder, content, told):
+    path = folder / "my_pllab.py"
+    path.mkdir() if content is None else path.write_bytes(content)
+    assert told in kept("05.3", SHARE)
     for ask in (lambda: mine("00.1"), lambda: parts("00.1")):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=re.escape(told)):
             ask()
+
+
+def test_a_folder_that_was_removed_is_one_sentence(folder, monkeypatch):
+    monkeypatch.delenv("PLLAB_HOME")
+    monkeypatch.delenv("CI", raising=False)
+    (folder / "removed").mkdir()
+    monkeypatch.chdir(folder / "removed")
+    (folder / "removed").rmdir()
+    told = "my_pllab.py cannot be read (No such file or directory)"
+    assert told in kept("00.1", SHARE)
+    with pytest.raises(ValueError, match=re.escape(told)):
+        mine("00.1")
 
 
 def test_lessons_borrow_what_the_learner_has_not_built():
@@ -238,11 +272,12 @@ def test_lessons_borrow_what_the_learner_has_not_built():
     ]
 
 
-def test_a_file_that_does_not_import_is_one_sentence():
+@pytest.mark.parametrize("error", ["KeyError: 'mine'", "SystemExit: 3"])
+def test_a_file_that_does_not_import_is_one_sentence(error):
     kept("00.1", SHARE)
     path = home() / "my_pllab.py"
-    path.write_text(path.read_text() + "\nraise KeyError('mine')\n")
-    with pytest.raises(ValueError, match="cannot be imported .KeyError: 'mine'.; repair that line"):
+    path.write_text(path.read_text() + "\nraise {}({})\n".format(*error.split(": ")))
+    with pytest.raises(ValueError, match=f"cannot be imported .{error}.; repair that line"):
         mine("00.1")
 
 

@@ -269,6 +269,9 @@ def test_the_factor_off_is_that_of_the_middle(guess, factor):
 
 def test_the_learners_folder(monkeypatch, tmp_path):
     assert home() == tmp_path / "kept"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PLLAB_HOME", "~/work")
+    assert home() == tmp_path / "work"
     monkeypatch.delenv("PLLAB_HOME")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CI", raising=False)
