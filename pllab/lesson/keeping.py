@@ -229,16 +229,19 @@ def source_of(thing: Any) -> str:
     files = {function.__code__.co_filename for function in their_functions(thing)}
     texts = ["".join(linecache.getlines(name)) for name in files or reversed(list(linecache.cache))]
     kind = ast.ClassDef if isinstance(thing, type) else ast.FunctionDef
-    for text in texts if files else [*reversed(_cells_run()), *texts]:
+    for text in texts if files and any(texts) else [*reversed(_cells_run()), *texts]:  # %%time gives its cell no file
         try:
             tree = ast.parse(text)
+            match tree.body:
+                case [ast.Expr(ast.Call(ast.Attribute(), [ast.Constant("time"), _, ast.Constant(str(text))]))]:
+                    tree = ast.parse(text)
         except SyntaxError:  # a cell with magics
             continue
         for node in reversed(tree.body):
             if isinstance(node, kind) and node.name == thing.__name__:
                 first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
                 return "\n".join(text.split("\n")[first - 1 : node.end_lineno])
-    raise CannotKeep(f"the source of {thing.__name__} was not found; define it at the top of a cell")
+    raise CannotKeep(f"the source of {thing.__name__} was not found; write it with def or class, at the top of a cell")
 
 
 def _cells_run() -> list[str]:

@@ -6,10 +6,13 @@ import pickle
 import re
 import subprocess
 import sys
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 import pllab.parallel
 from pllab.lesson import check, extraction, mine, parts
@@ -123,7 +126,10 @@ def test_what_cannot_be_kept_is_said():
     tensor = "def my_share(i, r, w):\n    return table[r]\n"
     assert "it uses table, which is no plain constant" in kept("00.1", tensor, table=torch.ones(3))
     nested = cell("def makes():\n    def my_share(i, r, w): ...\n    return my_share\n")["makes"]()
-    assert "the source of my_share was not found; define it at the top of a cell" in keep(find("00.1"), nested)
+    told = "not found; write it with def or class, at the top of a cell"
+    assert f"the source of my_share was {told}" in keep(find("00.1"), nested)
+    for made in ("x = lambda r: r\n", "from collections import namedtuple\nx = namedtuple('Some', 'a')\n"):
+        assert told in kept("05.1", f"{made}def f(): return x\n", "f")
     for made in ("@dataclass\nclass Config:\n    n: int = 1\nx = Config()\n", "class E(Enum):\n    A = 1\nx = E.A\n"):
         code = f"from dataclasses import dataclass\nfrom enum import Enum\n{made}def f(): return x\n"
         assert "it uses x, which is no plain constant" in kept("05.1", code, "f")
@@ -197,6 +203,22 @@ def test_the_solutions_of_all_lessons_are_kept_one_beside_the_other(monkeypatch)
         for exercise in exercises_of(path.name[:2]):
             assert keep(exercise, extraction.pack_cells(exercise.id, source)) == "in my_pllab.py", exercise.id
     assert alone("my_pllab.clock_cycles.__module__, my_pllab.average_gradients.__module__") == "my_pllab my_pllab"
+
+
+def test_what_a_timed_cell_defines_is_kept(folder, monkeypatch):
+    """IPython runs it under a name of no file."""
+    monkeypatch.setitem(sys.modules, "__main__", main := ModuleType("__main__"))
+    config = Config(HistoryManager={"enabled": False})
+    shell = InteractiveShell(user_module=main, ipython_dir=str(folder), config=config)
+    for text in (
+        f"%%time\n{SHARE.replace('every', 'each')}",
+        f"%%time\n{SHARE}",
+        "%%writefile /dev/null\ndef my_share(): ...",
+    ):
+        shell.run_cell(text, store_history=True)
+    assert keep(find("00.1"), main.my_share) == "in my_pllab.py"
+    assert "each" not in (home() / "my_pllab.py").read_text(), "the cell that was run last"
+    assert alone("my_pllab.my_share([1, 2, 3], 1, 2)") == "[2]"
 
 
 @pytest.mark.parametrize("order", [[0, 1], [1, 0], [0, 1, 0]])
