@@ -192,5 +192,5 @@ def test_unknown_exercises_are_refused_with_the_way_out():
 
 @pytest.mark.parametrize("deadline_s", ["20", 0, -1, float("nan"), float("inf")])
 def test_a_deadline_is_a_number_of_seconds(deadline_s):
-    with pytest.raises(ValueError, match="timeout_s"):
+    with pytest.raises(ValueError, match="deadline_s"):
         check("00.1", None, deadline_s=deadline_s)
