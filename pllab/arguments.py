@@ -54,7 +54,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def deadline(timeout_s: float) -> float:
+def deadline(timeout_s: float, name: str = "timeout_s") -> float:
     """The longest wait, in seconds: `deadline(60)` -> 60.0.
 
     Raises:
@@ -62,7 +62,7 @@ def deadline(timeout_s: float) -> float:
     """
     if not is_number(timeout_s) or not 0 < timeout_s <= _LONGEST_S:
         raise ValueError(
-            f"timeout_s is {timeout_s!r}; give the longest wait in seconds, a number above 0 and up to {_LONGEST_S:,}"
+            f"{name} is {timeout_s!r}; give the longest wait in seconds, a number above 0 and up to {_LONGEST_S:,}"
         )
     return float(timeout_s)
 

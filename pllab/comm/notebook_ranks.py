@@ -10,13 +10,15 @@ output needs one order. Every line is marked with its rank:
     rank 1: loss 5.28
 """
 
+import ast
+import inspect
 import pickle
 import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from pllab.arguments import deadline, rank_count, require
@@ -120,11 +122,13 @@ class Ranks:
         """Run the code on all ranks (or on `targets`), wait, and show what they wrote in order of rank.
 
         Raises:
-            ValueError: a target is not one of the ranks.
+            ValueError: a target is not one of the ranks, or the code awaits outside of its functions.
             RankError: a rank raised or died; the first line says which one, and what became of the others.
             RanksInterrupted: Ctrl-C, or the notebook's stop button.
             RuntimeError: the ranks have been stopped.
         """
+        way_out = "run it in a thread, as in threading.Thread(target=asyncio.run, args=[go()])"
+        require(not _awaits(code), f"a cell on ranks cannot await outside of its functions; {way_out}")
         self._run(targets, lambda engine: engine.execute(code, silent=False, block=False))
 
     def fetch(self, expression: str) -> list[Any]:
@@ -228,6 +232,14 @@ def _register_px(reference: "weakref.ref[Ranks]") -> None:
         ranks.execute(line if cell is None else cell)
 
     shell.register_magic_function(px, "line_cell")
+
+
+def _awaits(code: str) -> bool:
+    """Whether a cell awaits outside of its functions, where an engine waits for ever; not known of one with magics."""
+    with suppress(SyntaxError, ValueError):
+        flags = compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True).co_flags
+        return bool(flags & inspect.CO_COROUTINE)
+    return False
 
 
 # The answers of the ranks to one cell: `replies` are ipyparallel's AsyncResults by rank, one rank each.

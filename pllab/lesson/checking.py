@@ -48,7 +48,7 @@ def check(exercise_id: str, solution: Callable[..., Any] | None, *, deadline_s: 
         ValueError: there is no exercise of that number, or the deadline is no number of seconds.
     """
     exercise = find(exercise_id)
-    deadline_s = exercise.deadline_s if deadline_s is None else deadline(deadline_s)
+    deadline_s = exercise.deadline_s if deadline_s is None else deadline(deadline_s, "deadline_s")
     try:
         packed = pack(solution)
     except Refused as refused:

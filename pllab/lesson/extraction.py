@@ -44,6 +44,8 @@ def pack_cells(exercise_id: str, source: Source) -> Packed:
         raise
     except BaseException as error:  # SystemExit too: a cell that ends the process has made no function
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        unread = [name for name, lines in source if isinstance(error, NameError) and _body("".join(lines)) is None]
+        text += f", and Python cannot read {' and '.join(unread)}" if unread else ""
         raise Refused("raised", _RAISED.format(cell=at.capitalize(), error=text)) from None
     return pack(names[_NAME])
 
@@ -89,7 +91,7 @@ class Statement:
 
 def statements(cell: str, source: str) -> Iterator[Statement]:
     """The statements of one cell, with its magics as calls; none if it is not Python, or runs on ranks."""
-    for node in _body(source):
+    for node in _body(source) or ():
         try:
             reads, bound = frozenset(names_read(ast.unparse(node))), names_bound(ast.unparse(node))
         except (SyntaxError, RecursionError):  # an await outside of a function
@@ -100,7 +102,8 @@ def statements(cell: str, source: str) -> Iterator[Statement]:
         yield Statement(cell, node, binds, bound.union(_changed(node)), reads, is_import)
 
 
-def _body(source: str) -> list[ast.stmt]:
+def _body(source: str) -> list[ast.stmt] | None:
+    """The statements of a cell that runs here; None where Python cannot read it."""
     lines = source.split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if lines[first].startswith("%%"):
@@ -110,7 +113,7 @@ def _body(source: str) -> list[ast.stmt]:
     for read in (str, _as_python):
         with suppress(SyntaxError, ValueError):
             return ast.parse(read("\n".join(lines))).body
-    return []
+    return None
 
 
 def _as_python(source: str) -> str:
@@ -124,10 +127,11 @@ def _given_to_check(node: ast.stmt, exercise_id: str) -> Iterator[str]:
     """What the checks of an exercise in a statement are given: `f` of `print(check("00.1", f))`."""
     for call in ast.walk(node):
         match call:
-            case ast.Call(ast.Name("check") | ast.Attribute(attr="check"), [ast.Constant(named), *others], keywords):
-                given = others[:1] or [keyword.value for keyword in keywords if keyword.arg == "solution"]
-                if named == exercise_id and given:
-                    yield ast.unparse(given[0])
+            case ast.Call(ast.Name("check") | ast.Attribute(attr="check"), args, keywords):
+                given = dict(zip(("exercise_id", "solution"), args, strict=False))
+                match given | {keyword.arg: keyword.value for keyword in keywords}:
+                    case {"exercise_id": ast.Constant(named), "solution": solution} if named == exercise_id:
+                        yield ast.unparse(solution)
 
 
 def needed(parts: Sequence[Statement], expression: str) -> list[Statement]:

@@ -48,7 +48,7 @@ def _temporary() -> "tempfile.TemporaryDirectory[str]":
 def home() -> Path:
     """The learner's folder: what PLLAB_HOME names; a temporary one under CI; by default the current folder."""
     if named_folder := os.environ.get("PLLAB_HOME"):
-        return Path(named_folder)
+        return Path(os.path.expanduser(named_folder))  # noqa: PTH111 - Path's own raises for a user who is not there
     return Path(_temporary().name) if os.environ.get("CI") else Path.cwd()
 
 
@@ -58,20 +58,18 @@ def _file() -> Path:
 
 def keep(exercise: Exercise, solution: Any) -> str:
     """Write an accepted solution into `my_pllab.py`; return a sentence for the verdict."""
-    path = _file()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        piece = _piece(solution)
-        before = _read(path)
+        (before, sections), piece = _read(), _piece(solution)
+        head = sections.pop("").rstrip()
         borrowed = re.compile(rf"^from pllab\.\S+ import {piece.name}\n", re.MULTILINE)  # by other solutions, until now
-        sections = {key: borrowed.sub("", body) for key, body in read_sections(path).items()}
+        sections = {key: borrowed.sub("", body) for key, body in sections.items()}
         earlier, new = sections.get(exercise.id), _section(exercise, piece, sections)
         sections[exercise.id] = new
-        head = _MARK.split(before or _HEAD)[0].rstrip()
         after = "\n\n".join([head, *(sections[key].strip() for key in sorted(sections))]) + "\n"
         if lost := _lost(before, after):
             raise CannotKeep(f"the file would use {lost} where it has none; define it in the cell of the solution too")
-        write_whole(path, after)
+        _file().parent.mkdir(parents=True, exist_ok=True)
+        write_whole(_file(), after)
     except (CannotKeep, OSError) as error:
         return f"not in my_pllab.py, because {error}"
     replaces = earlier is not None and earlier.strip() != new.strip()
@@ -84,7 +82,7 @@ def mine(exercise_id: str) -> Any:
     Example: `average_gradients = mine("05.2")`.
 
     Raises:
-        ValueError: there is neither, or `my_pllab.py` cannot be imported.
+        ValueError: there is neither, or `my_pllab.py` cannot be read or imported.
     """
     if (name := _names().get(exercise_id)) is not None:
         kept = _imported()
@@ -125,7 +123,11 @@ class Parts:
 
 
 def parts(*exercise_ids: str) -> Parts:
-    """Say of each exercise whether its part is the learner's, borrowed from the package, or not there yet."""
+    """Say of each exercise whether its part is the learner's, borrowed from the package, or not there yet.
+
+    Raises:
+        ValueError: `my_pllab.py` cannot be read.
+    """
     names = _names()
     rows = []
     for exercise in map(find, exercise_ids):
@@ -227,16 +229,19 @@ def source_of(thing: Any) -> str:
     files = {function.__code__.co_filename for function in their_functions(thing)}
     texts = ["".join(linecache.getlines(name)) for name in files or reversed(list(linecache.cache))]
     kind = ast.ClassDef if isinstance(thing, type) else ast.FunctionDef
-    for text in texts if files else [*reversed(_cells_run()), *texts]:
+    for text in texts if files and any(texts) else [*reversed(_cells_run()), *texts]:  # %%time gives its cell no file
         try:
             tree = ast.parse(text)
+            match tree.body:
+                case [ast.Expr(ast.Call(ast.Attribute(), [ast.Constant("time"), _, ast.Constant(str(text))]))]:
+                    tree = ast.parse(text)
         except SyntaxError:  # a cell with magics
             continue
         for node in reversed(tree.body):
             if isinstance(node, kind) and node.name == thing.__name__:
                 first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
                 return "\n".join(text.split("\n")[first - 1 : node.end_lineno])
-    raise CannotKeep(f"the source of {thing.__name__} was not found; define it at the top of a cell")
+    raise CannotKeep(f"the source of {thing.__name__} was not found; write it with def or class, at the top of a cell")
 
 
 def _cells_run() -> list[str]:
@@ -280,33 +285,33 @@ def _lost(before: str, after: str) -> str:
     return ""
 
 
-def read_sections(path: Path) -> dict[str, str]:
-    """The sections of the file by exercise, each with its mark.
+def _read() -> tuple[str, dict[str, str]]:
+    """The text of the file; and its sections by exercise, each with its mark, after the one above them, without a key.
 
     Raises:
-        CannotKeep: the file is no longer valid Python.
+        CannotKeep: the file, or one of them by itself, is not Python that can be read.
     """
-    text = _read(path)
-    marks = [*_MARK.finditer(text)]
-    places = pairwise([*(mark.start() for mark in marks), len(text)])
     try:
-        ast.parse(text)
+        text = _file().read_text(encoding="utf-8-sig") if _file().exists() else ""  # editors of Windows write a BOM
+        text = text or _HEAD
+        marks = [*_MARK.finditer(text)]
+        places = pairwise([0, *(mark.start() for mark in marks), len(text)])
+        keys = ["", *(mark[1] for mark in marks)]
+        sections = {key: text[start:end] for key, (start, end) in zip(keys, places, strict=True)}
+        for name, part in {"my_pllab.py": text, **sections}.items():
+            compile(part, name, "exec", dont_inherit=True)
+    except UnicodeDecodeError:
+        raise CannotKeep("my_pllab.py is not written in UTF-8; save it so") from None
+    except OSError as error:
+        raise CannotKeep(f"my_pllab.py cannot be read ({error.strerror}); set PLLAB_HOME to another folder") from None
     except SyntaxError as error:
-        raise CannotKeep(f"line {error.lineno} of the file is not valid Python; repair it") from None
-    return {mark[1]: text[start:end] for mark, (start, end) in zip(marks, places, strict=True)}
+        raise CannotKeep(f"my_pllab.py is not valid Python ({error}); repair it") from None
+    return text, sections
 
 
 def _names() -> dict[str, str]:
     """The name of each kept solution by its exercise."""
-    return dict(_MARK.findall(_read(_file())))
-
-
-def _read(path: Path) -> str:
-    """The text of the file, empty if there is none."""
-    try:
-        return path.read_text(encoding="utf-8") if path.exists() else ""
-    except UnicodeDecodeError:
-        raise CannotKeep("my_pllab.py is not written in UTF-8; save it so") from None
+    return dict(_MARK.findall(_read()[0]))
 
 
 def _imported() -> ModuleType:
@@ -322,7 +327,7 @@ def _imported() -> ModuleType:
             module = importlib.reload(module) if module else importlib.import_module("my_pllab")
             vars(module)["__text__"] = text
         return module
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(
             f"my_pllab.py cannot be imported ({type(error).__name__}: {error}); repair that line"
         ) from None

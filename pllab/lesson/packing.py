@@ -23,6 +23,7 @@ _CANNOT_TRAVEL = (
     "The check sends your function to a fresh process, and something it uses cannot be sent ({error}); "
     "make locks, queues, threads, widgets and open files inside the function."
 )
+_NO_FUNCTION = "The check was given {given!r:.60}, which is no function; pass the function itself."
 
 Source = tuple[tuple[str, tuple[str, ...]], ...]  # the name of each cell with its lines
 
@@ -47,11 +48,13 @@ def pack(solution: Callable[..., Any] | None) -> Packed:
     """Pack a solution.
 
     Raises:
-        Refused: it is not attempted, or cannot travel.
+        Refused: it is not attempted, no function, or cannot travel.
     """
     if solution is None or _is_stub(solution):
         raise Refused
     try:
+        if not callable(solution):
+            raise Refused("no_function", _NO_FUNCTION.format(given=solution))
         _Pickler(packed := io.BytesIO()).dump(solution)
         return Packed(base64.b64encode(packed.getvalue()).decode(), tuple(_sources(solution)))
     except Exception as error:  # pickling runs foreign code; every failure means the same to the student

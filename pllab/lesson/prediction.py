@@ -104,7 +104,11 @@ class Prediction:
 
         measured: in the prediction's unit, made by `engine`; spread: its lowest and highest round; simulated,
         calculated: what the simulator or a closed form expected.
+
+        Raises:
+            ValueError: the measurement is infinite or no number.
         """
+        require(math.isfinite(measured), f"the measurement is {measured}; measure again")
         ends = None if spread is None else (float(spread[0]), float(spread[1]))
         expected = {"simulated": simulated, "calculated": calculated}
         told = tuple((name, value) for name, value in expected.items() if value is not None)

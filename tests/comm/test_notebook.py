@@ -85,6 +85,15 @@ def test_targets_that_are_no_ranks_are_refused(ranks, targets):
         ranks.execute("rank", targets=targets)
 
 
+def test_an_await_at_the_top_of_a_cell_is_refused_and_its_way_out_works(ranks, capsys):
+    """Otherwise the ranks would never come back."""
+    go = "import asyncio, threading\nasync def go(): print(await asyncio.sleep(0, rank))\n"
+    with pytest.raises(ValueError, match=r"in a thread, as in threading.Thread\(target=asyncio.run, args=\[go\(\)\]\)"):
+        ranks.execute(f"{go}await go()")
+    ranks.execute(f"%time\n{go}one = threading.Thread(target=asyncio.run, args=[go()])\none.start()\none.join()")
+    assert capsys.readouterr().out.endswith("rank 1: 1\n")
+
+
 def test_the_failure_of_one_rank_frees_the_others_and_the_group_goes_on(ranks, capsys):
     with pytest.raises(RankError, match=r"rank 1 raised ValueError: boo \(the ranks .* still there") as caught:
         ranks.execute("mine = 10 + rank\nif rank == 1: raise ValueError('boo')\ndist.barrier()")

@@ -173,6 +173,14 @@ def test_a_function_that_cannot_travel_is_told_why():
     assert "lock" in verdict.first.hint
 
 
+@pytest.mark.parametrize("answer", [3, "abc", (1, 2), torch.ones(2)])
+def test_an_answer_in_place_of_the_function_is_told(monkeypatch, answer):
+    monkeypatch.setattr(checking, "warm_server", None)
+    verdict = check("00.1", answer)
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "no_function")
+    assert verdict.first.hint == f"The check was given {answer!r}, which is no function; pass the function itself."
+
+
 def test_unknown_exercises_are_refused_with_the_way_out():
     with pytest.raises(ValueError, match=r"lesson '00' has 00\.1"):
         check("00.7", None)
@@ -184,5 +192,5 @@ def test_unknown_exercises_are_refused_with_the_way_out():
 
 @pytest.mark.parametrize("deadline_s", ["20", 0, -1, float("nan"), float("inf")])
 def test_a_deadline_is_a_number_of_seconds(deadline_s):
-    with pytest.raises(ValueError, match="timeout_s"):
+    with pytest.raises(ValueError, match="deadline_s"):
         check("00.1", None, deadline_s=deadline_s)

@@ -358,6 +358,19 @@ def test_what_is_right_in_the_notebook_is_right_here(tmp_path, cell, given):
     assert verdict.outcome is Outcome.RIGHT, str(verdict)
 
 
+@pytest.mark.parametrize("given", ['exercise_id="00.1", solution=my_share', 'solution=my_share, exercise_id="00.1"'])
+def test_a_check_by_keyword_is_found(tmp_path, given):
+    path = hand_in(tmp_path / "a.ipynb", ("00.1", SHARES, "my_share"))
+    path.write_text(path.read_text().replace(r"\"00.1\", my_share", given.replace('"', r"\"")))
+    assert judged_in_cells(path).outcome is Outcome.RIGHT
+
+
+def test_a_cell_that_python_cannot_read_is_named_where_its_function_is_missing(tmp_path):
+    path = hand_in(tmp_path / "a.ipynb", ("00.1", SHARES.replace(":\n", "\n"), "my_share"))
+    told = "NameError: name 'my_share' is not defined, and Python cannot read cell 1, so there is no function to check"
+    assert told in judged_in_cells(path).first.hint
+
+
 def test_a_check_that_python_cannot_read_is_told(tmp_path):
     verdict = judged_in_cells(hand_in(tmp_path / "a.ipynb", ("00.1", SHARES, "my_share +")))
     assert verdict.first.hint.startswith('No cell of the notebook that Python can read has a check("00.1"')

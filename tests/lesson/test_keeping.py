@@ -6,10 +6,13 @@ import pickle
 import re
 import subprocess
 import sys
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 import pllab.parallel
 from pllab.lesson import check, extraction, mine, parts
@@ -123,13 +126,14 @@ def test_what_cannot_be_kept_is_said():
     tensor = "def my_share(i, r, w):\n    return table[r]\n"
     assert "it uses table, which is no plain constant" in kept("00.1", tensor, table=torch.ones(3))
     nested = cell("def makes():\n    def my_share(i, r, w): ...\n    return my_share\n")["makes"]()
-    assert "the source of my_share was not found; define it at the top of a cell" in keep(find("00.1"), nested)
+    told = "not found; write it with def or class, at the top of a cell"
+    assert f"the source of my_share was {told}" in keep(find("00.1"), nested)
+    for made in ("x = lambda r: r\n", "from collections import namedtuple\nx = namedtuple('Some', 'a')\n"):
+        assert told in kept("05.1", f"{made}def f(): return x\n", "f")
     for made in ("@dataclass\nclass Config:\n    n: int = 1\nx = Config()\n", "class E(Enum):\n    A = 1\nx = E.A\n"):
         code = f"from dataclasses import dataclass\nfrom enum import Enum\n{made}def f(): return x\n"
         assert "it uses x, which is no plain constant" in kept("05.1", code, "f")
     assert "it has no name" in keep(find("00.1"), lambda items, rank, world_size: items)
-    (home() / "my_pllab.py").write_text("def broken(:\n")
-    assert "line 1 of the file is not valid Python" in kept("00.1", other)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +205,22 @@ def test_the_solutions_of_all_lessons_are_kept_one_beside_the_other(monkeypatch)
     assert alone("my_pllab.clock_cycles.__module__, my_pllab.average_gradients.__module__") == "my_pllab my_pllab"
 
 
+def test_what_a_timed_cell_defines_is_kept(folder, monkeypatch):
+    """IPython runs it under a name of no file."""
+    monkeypatch.setitem(sys.modules, "__main__", main := ModuleType("__main__"))
+    config = Config(HistoryManager={"enabled": False})
+    shell = InteractiveShell(user_module=main, ipython_dir=str(folder), config=config)
+    for text in (
+        f"%%time\n{SHARE.replace('every', 'each')}",
+        f"%%time\n{SHARE}",
+        "%%writefile /dev/null\ndef my_share(): ...",
+    ):
+        shell.run_cell(text, store_history=True)
+    assert keep(find("00.1"), main.my_share) == "in my_pllab.py"
+    assert "each" not in (home() / "my_pllab.py").read_text(), "the cell that was run last"
+    assert alone("my_pllab.my_share([1, 2, 3], 1, 2)") == "[2]"
+
+
 @pytest.mark.parametrize("order", [[0, 1], [1, 0], [0, 1, 0]])
 def test_a_class_without_methods_is_the_one_that_was_run_last(monkeypatch, order):
     texts = [f"class Step:\n    size = {size}\ndef f():\n    return Step.size\n" for size in (0, 1)]
@@ -219,12 +239,48 @@ def test_a_file_that_the_learner_has_changed_is_told_apart_in_a_sentence(folder)
     with pytest.raises(ValueError, match="my_pllab.py has no my_share any more; run the check of 00.1 again"):
         mine("00.1")
     assert str(parts()) == ""
-    path.write_bytes(b"# caf\xe9\n")
-    told = "my_pllab.py is not written in UTF-8; save it so"
-    assert kept("00.1", SHARE) == f"not in my_pllab.py, because {told}"
+    path.write_text(f"\ufeff{SHARE}", "utf-8")  # as editors of Windows do
+    assert kept("00.1", SHARE) == "in my_pllab.py"
+    assert parts("00.1").rows[0][1] == "yours: my_share" and mine("00.1")("abc", 0, 2) == "ac"
+
+
+MARK_INSIDE = """# ==== 05.2 Two: f ====
+def f():
+    '''My plan:
+# ==== 05.1 One: g ====
+    '''
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    {
+        "another encoding": (b"# caf\xe9\n", "my_pllab.py is not written in UTF-8; save it so"),
+        "no Python": (b"\ndef broken(:\n", "is not valid Python (invalid syntax (my_pllab.py, line 2)); repair it"),
+        "a null byte": (b"a = 1\0\n", "my_pllab.py is not valid Python (source code string cannot contain null bytes)"),
+        "a mark inside": (MARK_INSIDE.encode(), "(detected at line 3) (05.2, line 3)); repair it"),
+        "a folder": (None, "my_pllab.py cannot be read (Is a directory); set PLLAB_HOME to another folder"),
+    }.values(),
+)
+def test_what_is_wrong_with_the_file_is_one_sentence(folder, content, told):
+    path = folder / "my_pllab.py"
+    path.mkdir() if content is None else path.write_bytes(content)
+    assert told in kept("05.3", SHARE)
     for ask in (lambda: mine("00.1"), lambda: parts("00.1")):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=re.escape(told)):
             ask()
+
+
+def test_a_folder_that_was_removed_is_one_sentence(folder, monkeypatch):
+    monkeypatch.delenv("PLLAB_HOME")
+    monkeypatch.delenv("CI", raising=False)
+    (folder / "removed").mkdir()
+    monkeypatch.chdir(folder / "removed")
+    (folder / "removed").rmdir()
+    told = "my_pllab.py cannot be read (No such file or directory)"
+    assert told in kept("00.1", SHARE)
+    with pytest.raises(ValueError, match=re.escape(told)):
+        mine("00.1")
 
 
 def test_lessons_borrow_what_the_learner_has_not_built():
@@ -238,11 +294,12 @@ def test_lessons_borrow_what_the_learner_has_not_built():
     ]
 
 
-def test_a_file_that_does_not_import_is_one_sentence():
+@pytest.mark.parametrize("error", ["KeyError: 'mine'", "SystemExit: 3"])
+def test_a_file_that_does_not_import_is_one_sentence(error):
     kept("00.1", SHARE)
     path = home() / "my_pllab.py"
-    path.write_text(path.read_text() + "\nraise KeyError('mine')\n")
-    with pytest.raises(ValueError, match="cannot be imported .KeyError: 'mine'.; repair that line"):
+    path.write_text(path.read_text() + "\nraise {}({})\n".format(*error.split(": ")))
+    with pytest.raises(ValueError, match=f"cannot be imported .{error}.; repair that line"):
         mine("00.1")
 
 

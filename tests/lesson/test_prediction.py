@@ -160,6 +160,16 @@ def test_an_impossible_guess_is_refused_and_the_one_before_stays(guess, why):
     assert asked.guess == (1, 4)
 
 
+@pytest.mark.parametrize("measured", [float("nan"), float("inf")])
+def test_a_measurement_that_is_no_number_is_refused_and_the_guess_stays_open(folder, measured):
+    asked = _ask()
+    asked.guess = 2.0
+    with pytest.raises(ValueError, match=f"the measurement is {measured}; measure again"):
+        asked.reveal(measured, engine="real")
+    asked.guess = 3.0
+    assert asked.guess == 3.0 and not folder.exists()
+
+
 def test_an_axis_goes_upwards():
     with pytest.raises(ValueError, match="low < high, not 4 and 0"):
         predict("How long?", unit="s", low=4, high=0)
@@ -269,6 +279,9 @@ def test_the_factor_off_is_that_of_the_middle(guess, factor):
 
 def test_the_learners_folder(monkeypatch, tmp_path):
     assert home() == tmp_path / "kept"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PLLAB_HOME", "~/work")
+    assert home() == tmp_path / "work"
     monkeypatch.delenv("PLLAB_HOME")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CI", raising=False)
