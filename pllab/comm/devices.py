@@ -19,7 +19,8 @@ from pllab import accelerator
 
 def num_gpus() -> int:
     """GPUs that torch can use here."""
-    found = torch.accelerator.current_accelerator()
+    # device_count believes the driver, which also counts GPUs that it is too old for.
+    found = torch.accelerator.current_accelerator(check_available=True)
     return torch.accelerator.device_count() if found is not None and found.type == accelerator.KIND else 0
 
 

@@ -24,10 +24,13 @@ def test_a_process_waits_for_its_own_gpu_alone(monkeypatch: pytest.MonkeyPatch) 
     assert synchronised == [OWN]
 
 
-def test_another_kind_of_accelerator_is_no_gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("mps"))
+@pytest.mark.parametrize(("kind", "starts", "count"), [("mps", True, 0), ("cuda", False, 0), ("cuda", True, 1)])
+def test_gpus_are_counted_where_they_are_of_this_kind_and_torch_can_start_them(monkeypatch, kind, starts, count):
+    """The driver counts GPUs that it is too old for."""
+    monkeypatch.setattr(torch._C, "_accelerator_getAccelerator", lambda: torch.device(kind))
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: starts)
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
-    assert devices.num_gpus() == 0
+    assert devices.num_gpus() == count
 
 
 def test_random_state_is_forked_for_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
