@@ -30,13 +30,8 @@ def synchronize(device: torch.device) -> None:
     torch.cuda.synchronize(device)
 
 
-def allocated_bytes(device: torch.device) -> int:
-    """The bytes that this process's tensors hold on this GPU."""
-    return torch.cuda.memory_allocated(device)
-
-
 def peak_bytes(device: torch.device) -> int:
-    """The most bytes that they held since the last `reset_peak_bytes`."""
+    """The most bytes that this process's tensors held on this GPU since the last `reset_peak_bytes`."""
     return torch.cuda.max_memory_allocated(device)
 
 

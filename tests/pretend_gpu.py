@@ -73,10 +73,6 @@ def synchronize(device: torch.device) -> None:
     seen["synchronize"] += 1
 
 
-def allocated_bytes(device: torch.device) -> int:
-    return bytes_held["now"]
-
-
 def peak_bytes(device: torch.device) -> int:
     return bytes_held["peak"]
 

@@ -7,7 +7,7 @@ benches write the description beside their results, and the doctor prints it.
 import os
 import platform
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from pllab import accelerator
 
 def num_gpus() -> int:
     """GPUs that torch can use here."""
-    found = torch.accelerator.current_accelerator()
+    # device_count believes the driver, which also counts GPUs that it is too old for.
+    found = torch.accelerator.current_accelerator(check_available=True)
     return torch.accelerator.device_count() if found is not None and found.type == accelerator.KIND else 0
 
 
@@ -60,11 +61,15 @@ def event_after(stream: torch.Stream, *, is_timed: bool = False) -> torch.Event:
 def large_product(device: torch.device, dtype: torch.dtype) -> tuple[int, Callable[[], object]]:
     """The FLOP of a product of two square matrices that keeps a device busy, and a call that computes it.
 
-    Example: on a CPU 2 x 1024^3 = 2.1e9. Divided by the seconds of the fastest call, it gives the device's FLOP/s.
+    Example: on a CPU 2 x 1024^3 = 2.1e9. Divided by the seconds of the fastest call, it gives the device's FLOP/s. The
+    matrices are smaller where the device has no room for them.
     """
     size = 8192 if is_gpu(device) else 1024
-    left, right, product = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(3))
-    return 2 * size**3, partial(torch.mm, left, right, out=product)
+    while True:
+        with suppress(torch.OutOfMemoryError):  # beside a trained model there may be no room
+            left, right, product = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(3))
+            return 2 * size**3, partial(torch.mm, left, right, out=product)
+        size //= 2
 
 
 def fork_rng(device: torch.device) -> AbstractContextManager[None]:
@@ -99,7 +104,7 @@ def describe_machine() -> dict[str, str | int]:
     return {
         "cpu": _processor(),
         "cores": num_cores(),
-        "device": accelerator.name_of(0) if gpus else "cpu",
+        "device": accelerator.name_of(current_gpu().index) if gpus else "cpu",
         "num_gpus": gpus,
         "threads_per_rank": torch.get_num_threads(),
         "system": f"{platform.system()} {platform.machine()}",

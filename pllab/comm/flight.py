@@ -103,15 +103,22 @@ class Flight:
 
     def _went_on(self, number: int, work: Any, step: Step) -> None:
         """Note that a call was waited for, or has its result; under nccl a wait returns before the result is there."""
-        if step != "waiting":
+        if step == "completed":
+            self._finish(number)
+        elif step == "waited":
             with self._lock:
                 self._works[number] = work
                 self._look()
 
     def _look(self) -> None:
         """Note which of the calls that were waited for have their results."""
-        for number in [number for number, work in self._works.items() if work.is_completed()]:
-            del self._works[number]
+        for number, work in list(self._works.items()):
+            if work.is_completed():
+                self._finish(number)
+
+    def _finish(self, number: int) -> None:
+        with self._lock:
+            self._works.pop(number, None)
             self._change(number, finished=True, finished_s=time.monotonic())
 
     def _change(self, number: int, **values: Any) -> None:

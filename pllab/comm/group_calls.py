@@ -78,6 +78,7 @@ Listener = Callable[[GroupCall], Callable[[Any], Any] | None]
 """Called before each call, which an exception prevents; a return value, if any, replaces torch's handle."""
 
 _listeners: list[Listener] = []
+_batches: dict[ProcessGroup, list[Callable[[Any], Any] | None]] = {}  # what listeners make of a batch's one handle
 _undo = ExitStack()  # gives torch its methods back
 _changing = threading.Lock()
 
@@ -91,10 +92,11 @@ def hear_calls(listener: Listener) -> Iterator[None]:
     """
     with _changing:
         if not _listeners:
+            hearing = dict.fromkeys(_METHODS, _heard) | {"_start_coalescing": _begun, "_end_coalescing": _ended}
             # From vars: getattr gives a bare function, which would no longer pass the group when it is put back.
-            for name, method in [(name, vars(ProcessGroup)[name]) for name in _METHODS if name in vars(ProcessGroup)]:
+            for name, method in [(name, vars(ProcessGroup)[name]) for name in hearing if name in vars(ProcessGroup)]:
                 _undo.callback(setattr, ProcessGroup, name, method)
-                setattr(ProcessGroup, name, _heard(name, method))
+                setattr(ProcessGroup, name, hearing[name](name, method))
         _listeners.append(listener)
     try:
         yield
@@ -134,13 +136,34 @@ class HeardWork:
 def _heard(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def call(group: ProcessGroup, *args: Any, **options: Any) -> Any:
         made = GroupCall(group, name, args)
-        wraps = [listener(made) for listener in dict.fromkeys(reversed(_listeners))]
+        wraps = [listener(made) for listener in dict.fromkeys(reversed(_listeners))][::-1]
         work = method(group, *args, **options)
-        for wrap in reversed(wraps):
-            work = work if wrap is None else wrap(work)
-        return work
+        if group in _batches:
+            _batches[group] += wraps
+            return work
+        return _wrapped(work, wraps)
 
     return call
+
+
+def _begun(_name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Nccl sends several calls as one batch, whose end alone gives a handle; torch drops those of the calls."""
+
+    def call(group: ProcessGroup, *args: Any) -> Any:
+        _batches[group] = []
+        return method(group, *args)
+
+    return call
+
+
+def _ended(_name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda group, *args: _wrapped(method(group, *args), _batches.pop(group, []))
+
+
+def _wrapped(work: Any, wraps: list[Callable[[Any], Any] | None]) -> Any:
+    for wrap in wraps:
+        work = work if wrap is None else wrap(work)
+    return work
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:

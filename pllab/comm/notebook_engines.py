@@ -104,6 +104,7 @@ class Cluster:
 
 def enter_group(rank: int, world_size: int, backend: str | None, init_file: str, timeout_s: float) -> BackendPlan:
     """Leave the old group, if any, and join the one that meets at `init_file`; remember its wires."""
+    _abort_on_gpus()  # nccl would wait for calls that a peer has not made
     _wires.clear()
     teardown()
     before = _sockets()
@@ -121,8 +122,18 @@ def cut_wires() -> None:
         with suppress(OSError), socket.socket(fileno=os.dup(number)) as wire:
             wire.getpeername()
             wire.shutdown(socket.SHUT_RDWR)
+    _abort_on_gpus()
+
+
+def _abort_on_gpus() -> None:
     if dist.is_initialized() and dist.get_backend() == gpu_backend():
         dist.distributed_c10d._abort_process_group()  # every group, not that of all ranks alone
+
+
+def calls_made() -> dict[str, int]:
+    """How many messages this rank has asked for, by the name of their group."""
+    names = dist.distributed_c10d._world.pg_names
+    return {name: group._get_sequence_number_for_group() for group, name in names.items()}  # type: ignore[attr-defined]
 
 
 def connection_file(folder: Path, whose: str) -> Path | None:

@@ -22,9 +22,10 @@ from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from pllab.arguments import deadline, rank_count, require
+from pllab.comm.devices import gpu_backend
 from pllab.comm.errors import ANSI, RankError, listed, sounds_like_echo
 from pllab.comm.group import plan_backend
-from pllab.comm.notebook_engines import Cluster, connection_file, enter_group
+from pllab.comm.notebook_engines import Cluster, calls_made, connection_file, enter_group
 
 _TICK_S = 0.05  # how often the waiting looks whether all processes still live
 _GRACE_S = 1.5  # how long the others may go on after one rank failed
@@ -173,7 +174,8 @@ class Ranks:
             outcome = f"all ranks were ended; make new Ranks({self.num_ranks})"
             raise RankError(error.rank, _with_outcome(str(error), outcome)) from None
         failures = _failures_in(replies)
-        broken = _still_running(replies) or any(map(_is_remote_echo, failures.values()))
+        has_echo = any(map(_is_remote_echo, failures.values()))
+        broken = _still_running(replies) or has_echo or (bool(failures) and self._is_apart())
         outcome = self._calm(replies) if broken else "the ranks and their variables are still there"
         _show_replies(replies)
         if failures:
@@ -200,6 +202,16 @@ class Ranks:
             self.stop()
             return f"{who} did not react, so all ranks were ended; make new Ranks({self.num_ranks})"
         return "the ranks and their variables are still there, in a new group"
+
+    def _is_apart(self) -> bool:
+        """Whether a rank has asked for messages that the others have not, so that they may still be under way."""
+        if self.plan.name == gpu_backend():
+            return True  # every call returns before its peers have made it, and sends are not counted
+        replies = {rank: self._client[rank].apply_async(calls_made) for rank in range(self.num_ranks)}
+        if not _settle(replies, 10.0) or _failures_in(replies):
+            return True
+        counts = {count for reply in replies.values() for count in reply.get().items()}
+        return len(counts) > len(dict(counts))
 
     def _renew(self) -> bool:
         """Let all ranks join a new group: a half-sent message would confuse the next cell."""

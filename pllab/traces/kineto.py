@@ -116,10 +116,10 @@ def _lanes(spans: list[Event]) -> list[list[Event]]:
 def _rank_trace(file: TraceFile, spans: list[Event], name: str, rank: int, size: int) -> RankTrace:
     info = file.about.get("distributedInfo")
     backend = info.get("backend") if isinstance(info, dict) else None
-    work = _work(file, spans)
-    # A gloo group may have GPUs in its machine, and not use them.
-    has_gpu = backend == "nccl" or (backend != "gloo" and bool(file.about.get("deviceProperties")))
-    on_gpu = has_gpu or any(one.kernels for one in work)
+    work = _work(file, spans, None if info else spans[0].get("tid"))
+    # The lanes of a process, or a gloo group, may have GPUs in their machine, and not use them.
+    has_gpu = bool(info and backend != "gloo" and file.about.get("deviceProperties"))
+    on_gpu = backend == "nccl" or has_gpu or any(one.kernels for one in work)
     steps = tuple(_steps(work, _profiler_steps(file)))
     return RankTrace(name, rank, size, _groups(info), _count_in(file.about, "baseTimeNanoseconds"), on_gpu, steps)
 
@@ -137,13 +137,13 @@ def _groups(info: Any) -> frozenset[frozenset[int]]:
     return frozenset(group for group in found if len(group) > 1)
 
 
-def _work(file: TraceFile, spans: list[Event]) -> list[TracedWork]:
-    """The named spans by start."""
+def _work(file: TraceFile, spans: list[Event], thread: Any) -> list[TracedWork]:
+    """The named spans by start; of a lane, which has a thread, with the kernels of its own stream alone."""
     named = [(event, action) for event in spans if (action := action_of(event["name"])) is not None]
     if all(action.kind is Kind.C for _, action in named):
         raise ValueError(f"{file.name} {_NO_NAMES}")
     received = sorted(times_of(event, file.name)[1] for event in spans if event["name"].endswith(":recv"))
-    kernels = _kernels(file)
+    kernels = _kernels(file, thread)
     moments = [moment for moment, _, _ in kernels]
     work = []
     for event, action in named:
@@ -158,16 +158,24 @@ def _work(file: TraceFile, spans: list[Event]) -> list[TracedWork]:
     return sorted(work, key=lambda one: one.begin)
 
 
-def _kernels(file: TraceFile) -> list[tuple[float, float, float]]:
-    """When each kernel that is no message was launched, by any thread, and its start and end, by launch."""
+def _kernels(file: TraceFile, thread: Any) -> list[tuple[float, float, float]]:
+    """When each kernel that is no message was launched, and its start and end, by launch.
+
+    Any thread may have launched it, for autograd has threads of its own; but of a lane's thread only what runs on the
+    streams on which that thread launches, because other lanes launch at the same time.
+    """
     launches = {_correlation(event): event for event in file.of_category("_runtime", "_driver")}
-    found = []
+    of_stream: dict[Any, list[tuple[float, float, float]]] = defaultdict(list)
+    own = set()
     for kernel in file.of_category("kernel"):
         launch = launches.get(_correlation(kernel))
         is_message = kernel["name"].lower().startswith(_MESSAGE)
         if launch is not None and _correlation(kernel) is not None and not is_message:
-            found.append((times_of(launch, file.name)[0], *times_of(kernel, file.name)))
-    return sorted(found)
+            stream = str((kernel.get("pid"), kernel.get("tid")))
+            of_stream[stream].append((times_of(launch, file.name)[0], *times_of(kernel, file.name)))
+            if thread in (None, launch.get("tid")):
+                own.add(stream)
+    return sorted(one for stream in own for one in of_stream[stream])
 
 
 def _correlation(event: Event) -> int | None:

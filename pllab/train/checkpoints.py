@@ -150,7 +150,9 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
                 require(not lacks_state, f"{_STATES} has no state of {name}")  # AdamW would go on from empty moments
                 for kind in kinds.get(name, []):
                     mine = _mine(part, states.get_tensor(f"{name}.{kind}"), mesh)
-                    part.state[kind] = mine.to(part.parameter.device).clone()
+                    # Only a fused optimizer counts its steps on the GPU; another would wait for it in each.
+                    moves = mine.ndim or updates.optimizer.defaults["fused"]
+                    part.state[kind] = (mine.to(part.parameter.device) if moves else mine).clone()
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise _damaged(path, str(error).partition("\n")[0]) from error
 

@@ -25,7 +25,7 @@ from pllab.timeline import Timeline
 from pllab.train.checkpoints import load_checkpoint, save_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.evaluation import bleu_score, validation_loss
-from pllab.train.inputs import Corpus, meta_model
+from pllab.train.inputs import Corpus, devices_of, meta_model
 from pllab.train.metrics import (
     EpochMetrics,
     RankOutcome,
@@ -268,6 +268,6 @@ def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], 
         num_parameters=sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name),
         wall_time_s=end - start,
         peak_memory_bytes=most_bytes,
-        peak_flops=peak * (config.world_size if trainer.mesh is None else 1),
+        peak_flops=peak * len(set(devices_of(config))),  # lanes may share a GPU
         predicted_bubble_fraction=simulate(order).bubble_fraction if order else None,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pllab import comm
 from pllab.arguments import require
-from pllab.comm.devices import compute_threads, describe_machine, gpu_backend
+from pllab.comm.devices import compute_threads, describe_machine, gpu_backend, is_gpu
 from pllab.data import partition_dataset
 from pllab.train.checkpoints import checkpoints_in, open_checkpoint
 from pllab.train.config import TrainConfig, recompute_between_ranks
@@ -74,7 +74,7 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
         on_progress: as for `train`, but only for this rank.
 
     Raises:
-        ValueError: mode or world size do not fit the group, or as for `train`.
+        ValueError: mode, world size or device do not fit the group, or as for `train`.
     """
     is_twice, sentence = recompute_between_ranks(config)
     require(not is_twice, sentence)
@@ -83,6 +83,10 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
             f"this process is one of {comm.world_size()} ranks, but the mode is {config.mode} and dp {config.dp} x tp "
             f"{config.tp} x pp {config.pp} is {config.world_size}; give axes whose product is {comm.world_size()}"
         )
+    device = comm.own_device()
+    told = f"device is {config.device!r}, and this group computes on {device} ({backend})"
+    fits = config.device in ("auto", "cuda" if is_gpu(device) else "cpu")
+    require(fits, f"{told}; take 'auto', or set up a group on that device")
     corpus, folder, found = _open_run(config)
     if comm.rank() == 0:  # other hosts may not see its tokenizer; the same texts give the same one
         corpus.tokenizer.save(folder / _TOKENIZER)

@@ -24,10 +24,34 @@ def test_a_process_waits_for_its_own_gpu_alone(monkeypatch: pytest.MonkeyPatch) 
     assert synchronised == [OWN]
 
 
-def test_another_kind_of_accelerator_is_no_gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("mps"))
+@pytest.mark.parametrize(("kind", "starts", "count"), [("mps", True, 0), ("cuda", False, 0), ("cuda", True, 1)])
+def test_gpus_are_counted_where_they_are_of_this_kind_and_torch_can_start_them(monkeypatch, kind, starts, count):
+    """The driver counts GPUs that it is too old for."""
+    monkeypatch.setattr(torch._C, "_accelerator_getAccelerator", lambda: torch.device(kind))
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: starts)
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
-    assert devices.num_gpus() == 0
+    assert devices.num_gpus() == count
+
+
+def test_a_record_names_the_gpu_that_computes(monkeypatch):
+    monkeypatch.setattr(devices, "num_gpus", lambda: 2)
+    monkeypatch.setattr(devices, "current_gpu", lambda: OWN)
+    monkeypatch.setattr(accelerator, "name_of", lambda index: f"GPU {index}")
+    assert devices.describe_machine()["device"] == "GPU 1"
+
+
+def test_where_a_large_product_has_no_room_a_smaller_one_measures_the_device(monkeypatch):
+    """Beside the trained model: its result would be lost."""
+    ones = torch.ones
+
+    def allocate(size, *args, **options):
+        if size > 256:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return ones(size, *args, **options)
+
+    monkeypatch.setattr(torch, "ones", allocate)
+    flop, multiply = devices.large_product(torch.device("cpu"), torch.float32)
+    assert flop == 2 * 256**3 and multiply().shape == (256, 256)
 
 
 def test_random_state_is_forked_for_one_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import torch.distributed as dist
 
 from pllab import comm
 from pllab.autopsy import Record, read_records
+from pllab.comm.group import counted_rank
 
 
 @pytest.fixture
@@ -69,6 +71,20 @@ def test_what_lies_in_the_buffer_of_a_receive_is_not_flagged_and_collectives_are
         calls = read(tmp_path / f"{rank}.json").calls
         assert [call.has_nan for call in calls] == [False] * 3
         assert [call.order for call in calls if call.is_collective] == [0, 1]
+
+
+def test_a_batch_has_its_results_when_torchs_one_handle_of_it_has_them(tmp_path, monkeypatch):
+    """As over nccl, where torch drops the handles of the single calls."""
+    handle = SimpleNamespace(wait=lambda: True, is_completed=lambda: True)
+    monkeypatch.setattr(dist.ProcessGroup, "_get_backend", lambda *_: SimpleNamespace(supports_coalescing=True))
+    monkeypatch.setattr(dist.ProcessGroup, "_start_coalescing", lambda *_: None)
+    monkeypatch.setattr(dist.ProcessGroup, "_end_coalescing", lambda *_: handle)
+    with counted_rank(0, 2), comm.record_flight(tmp_path / "flight-0.json"):
+        comm.ring_pass(torch.ones(2))
+    assert [(call.name, call.finished) for call in read(tmp_path / "flight-0.json").calls] == [
+        ("receive", True),
+        ("send", True),
+    ]
 
 
 def swallow() -> None:

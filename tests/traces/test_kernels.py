@@ -17,7 +17,7 @@ def kernel(name, start, length, number, stream=COMPUTE):
     return {**annotation(name, start, length), "cat": "kernel", "pid": 0, "tid": stream, "args": args}
 
 
-def launch(start, number, thread=8):
+def launch(start, number, thread=7):
     args = {"correlation": number, "External id": number}
     return {**annotation("cudaLaunchKernel", start, 3.0), "cat": "cuda_runtime", "tid": thread, "args": args}
 
@@ -34,7 +34,7 @@ def on_gpu(content, kinds="FB"):
         start, length, is_forward = span["ts"] + LATE_US, span["dur"], span["name"][4] == "F"
         span |= {"dur": 50.0}
         if span["name"][4] in kinds:
-            made += [launch(span["ts"] + 10, 2 * number), launch(span["ts"] + 40, 2 * number + 1, 8 + is_forward)]
+            made += [launch(span["ts"] + 10 + 30 * half, 2 * number + half, 8 - is_forward) for half in (0, 1)]
             made += [kernel("gemm", start, length / 2, 2 * number)]
             made += [kernel("gemm", start + length / 2, length / 2, 2 * number + 1)]
         made += [launch(span["ts"] + 45, 9000 + number)]
@@ -44,6 +44,18 @@ def on_gpu(content, kinds="FB"):
         made += [annotation(span["name"], start - 300, length + 500) | {"cat": "gpu_user_annotation", "pid": 0}]
     content["traceEvents"] += made
     return content
+
+
+def lanes(run, change=lambda content: content):
+    """The ranks of a run as the lanes of one process beside a GPU: each has a thread and a stream."""
+    contents = [change(trace_of(run, lane, profiled=False)) for lane in range(2)]
+    for event in contents[1]["traceEvents"]:
+        if event["ph"] == "X":
+            event |= {"tid": event["tid"] + 100, "ts": event["ts"] + 1e6}
+            if "args" in event:
+                event["args"]["correlation"] += 100_000
+    contents[0]["traceEvents"] += contents[1]["traceEvents"]
+    return contents[0] | {"deviceProperties": [{"name": "GPU"}], "distributedInfo": None}
 
 
 def test_on_a_gpu_the_time_of_a_span_is_that_of_its_kernels(tmp_path):
@@ -65,6 +77,19 @@ def test_without_the_kernels_of_a_span_all_times_are_those_of_the_cpu_and_the_no
 def test_a_gpu_that_gloo_does_not_use_changes_nothing(tmp_path):
     paths = write(tmp_path, [trace_of(RUN, rank) | {"deviceProperties": [{"name": "GPU"}]} for rank in range(2)])
     assert read_trace(paths).clock == "host"
+
+
+def test_a_kernel_of_lanes_on_a_gpu_is_of_the_lane_on_whose_stream_it_is(tmp_path):
+    """All lanes issue at once here."""
+    run = simulate(one_f_one_b(2, 3), Costs(0.004, 0.003, 0.002))
+    recorded = read_trace(write(tmp_path, [lanes(run, on_gpu)]))
+    assert recorded.clock == "kernel"
+    assert same_times(recorded.timeline, run) < 1e-6
+
+
+def test_lanes_of_the_cpu_beside_a_gpu_have_the_time_of_the_cpu(tmp_path):
+    recorded = read_trace(write(tmp_path, [lanes(RUN)]))
+    assert (recorded.clock, recorded.note) == ("host", "the time of the CPUs that did the work")
 
 
 def test_clocks_of_gpus_that_do_not_fit_are_refused(tmp_path):

@@ -19,7 +19,7 @@ from pllab.train.checkpoints import (
     save_checkpoint,
 )
 from pllab.train.comparing import SMALL, batch, layouts, share_of
-from pllab.train.inputs import Updates, build_model
+from pllab.train.inputs import Updates, build_model, meta_model
 from pllab.train.trainers import losses_of_all, make_trainer
 from tests.tiers import exhaustive
 from tests.train.sizes import NUMBERS
@@ -29,9 +29,9 @@ WHOSE = {"dataset": "docs", "seed": 1}
 NAME = "transformer.wte.weight"
 
 
-def tiny():
+def tiny(make=build_model):
     config = TrainConfig(n_layer=2, n_embd=16, n_head=2, max_length=8)
-    model = build_model(config, vocab_size=20)
+    model = make(config, vocab_size=20)
     return model, Updates(dict(model.named_parameters()), config)
 
 
@@ -96,6 +96,18 @@ def forget_one(states):
     name = min(states).rpartition(".")[0]
     for key in [key for key in states if key.rpartition(".")[0] == name]:
         del states[key]
+
+
+def test_counts_of_steps_stay_on_the_cpu_where_the_optimizer_is_not_fused(tmp_path):
+    """It reads them in every step, and would wait for the GPU."""
+    model, updates = tiny()
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    updates.step()
+    _, elsewhere = tiny(meta_model)
+    load_checkpoint(save(tmp_path, model, updates), elsewhere)
+    places = {kind: value.device.type for part in elsewhere.parts() for kind, value in part.state.items()}
+    assert places == {"step": "cpu", "exp_avg": "meta", "exp_avg_sq": "meta"}
 
 
 @pytest.mark.parametrize("damage", [*RECORDS.values(), *FILES.values()], ids=[*RECORDS, *FILES])

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2LMHeadModel
 
 from pllab.models import gpt2_config
-from pllab.train import EpochMetrics, TrainConfig, loop, train
+from pllab.train import EpochMetrics, TrainConfig, loop, train, trainers
 from pllab.train.metrics import StepMetrics, log_epoch, measured_peak_flops, model_flops
 from tests.tiers import exhaustive
 from tests.train.sizes import TINY
@@ -39,23 +39,27 @@ OPTIONS = TINY | {"max_length": 16, "num_epochs": 3}
 
 
 @pytest.mark.parametrize(
-    "mode",
+    ("mode", "num_devices"),
     [
-        {},
-        {"mode": "pipeline"},
-        *exhaustive({"mode": "data_parallel"}, {"mode": "tensor_parallel"}, {"dp": 2, "zero": 3}),
+        ({}, 1),
+        ({"mode": "pipeline"}, 2),
+        ({"mode": "pipeline"}, 1),  # which both stages share, as a machine's only GPU
+        *exhaustive(({"mode": "data_parallel"}, 2), ({"mode": "tensor_parallel"}, 2), ({"dp": 2, "zero": 3}, 2)),
     ],
 )
-def test_a_run_is_measured_against_a_given_machine(mode, tmp_path):
+def test_a_run_is_measured_against_a_given_machine(mode, num_devices, tmp_path, monkeypatch):
     """The first epoch is left out, and the operations are those of all devices together."""
     size = 2 if mode else 1
+    if num_devices < size:
+        for room in (loop, trainers):
+            monkeypatch.setattr(room, "devices_of", lambda _: [torch.device("cpu", 0)] * size, raising=False)
     result = train(TrainConfig(**OPTIONS, **{"world_size": size, **mode}, peak_flops=1e9, workdir=str(tmp_path)))
     metrics, kept = result.metrics, [epochs[1:] for epochs in result.ranks]
     tokens = sum(epoch.num_tokens for epochs in kept for epoch in epochs)
     seconds = sum(epoch.training_time_s for epochs in kept for epoch in epochs) / len(kept)
     num_parameters = 300 * 16 + 2 * (12 * 16**2 + 13 * 16) + 2 * 16
     needed = model_flops(num_parameters, 2, 16, tokens, 2 * 16)
-    assert metrics.model_flops_utilisation == pytest.approx(needed / (seconds * size * 1e9))
+    assert metrics.model_flops_utilisation == pytest.approx(needed / (seconds * num_devices * 1e9))
     assert metrics.samples_per_s == pytest.approx(2 * 16 / seconds)
     assert metrics.goodput == pytest.approx(3 * 2 / metrics.wall_time_s)
     assert (metrics.bubble_fraction is not None) == (mode.get("mode") == "pipeline")

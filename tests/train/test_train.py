@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from pllab.comm import launch
+from pllab.comm.group import counted_rank
 from pllab.train import TrainConfig, loop, train, train_as_rank
 from pllab.train.results import load_results
 from tests.train.sizes import LANES, NUMBERS, TINY
@@ -26,6 +27,14 @@ def test_recompute_with_a_split_backward_is_refused_on_ranks_that_torchrun_start
     config = TrainConfig(mode="pipeline", world_size=2, recompute=True, schedule="zbv")
     with pytest.raises(ValueError, match="recompute and schedule zbv do not go together between ranks"):
         train_as_rank(config, "gloo")
+
+
+@pytest.mark.parametrize(("asked", "computes"), [("cuda", "cpu"), ("cpu", "cuda:0")])
+def test_a_group_that_computes_elsewhere_than_asked_is_refused(asked, computes, monkeypatch):
+    monkeypatch.setattr("pllab.comm.own_device", lambda: torch.device(computes))
+    words = f"device is '{asked}', and this group computes on {computes} \\(its reason\\); take 'auto'"
+    with counted_rank(0, 2), pytest.raises(ValueError, match=words):
+        train_as_rank(TrainConfig(dp=2, device=asked), "its reason")
 
 
 def seeds_at_dropout(rank, world_size, config):
