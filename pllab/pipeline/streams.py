@@ -18,7 +18,7 @@ Mark = float | torch.Event  # a point in time: host seconds, or an event on a st
 
 
 class Base(NamedTuple):
-    """Zero on a GPU's clock: an event, and the host's time when it was queued."""
+    """Zero on a GPU's clock: an event, and the host's time when it was reached."""
 
     event: torch.Event
     host_s: float
@@ -59,16 +59,14 @@ class GpuStream(HostStream):
         """Run after all work that the caller has queued."""
         self.compute.wait_stream(torch.accelerator.current_stream(self.device))
 
-    def start_clock(self, first: Base | None) -> Base:
-        """Take the first stage's zero, or on another GPU one right after it."""
-        if first is not None and first.event.device == self.device:
-            self._base = first
-            return first
-        if first is not None:
-            self.compute.wait_event(first.event)
-        event = event_after(self.compute, is_timed=True)
-        self._base = Base(event, time.perf_counter() if first is None else first.host_s)
-        return first or self._base
+    def start_clock(self, shared: Base | None = None) -> Base:
+        """Zero is when all queued work is done, which this waits for; the lanes of one GPU share it."""
+        if shared is None:
+            event = event_after(self.compute, is_timed=True)
+            event.synchronize()  # each GPU may be behind the host, and by another time
+            shared = Base(event, time.perf_counter())
+        self._base = shared
+        return shared
 
     def end(self) -> None:
         """Let the work that the caller queues from now on run after this stage."""
@@ -96,8 +94,7 @@ class GpuStream(HostStream):
 
     def seconds(self, mark: Mark) -> float:
         """The event's time in host seconds, once the stream has reached it."""
-        assert isinstance(mark, torch.Event) and self._base is not None
-        self._base.event.synchronize()  # it may be on the stream of another stage
+        assert not isinstance(mark, float) and self._base is not None
         mark.synchronize()
         return self._base.host_s + self._base.event.elapsed_time(mark) / 1e3
 

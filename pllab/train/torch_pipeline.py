@@ -133,7 +133,7 @@ class TorchPipeline:
         self._stream = HostStream()
         if is_gpu(self._device):
             self._stream = gpu = GpuStream(self._device, torch.accelerator.current_stream(self._device))
-            gpu.start_clock(None)
+            gpu.start_clock()
         return ActionTimes("real", self._schedule.num_ranks)
 
     def _timed(self, action: Action) -> Any:
