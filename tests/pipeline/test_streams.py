@@ -73,5 +73,5 @@ def test_times_are_true_behind_what_the_caller_has_queued(monkeypatch: pytest.Mo
 def test_what_is_on_two_gpus_may_be_read_when_both_have_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
     callers = callers_streams(monkeypatch, [5e-3, 9e-3])
     batch: Any = [SimpleNamespace(device=caller.device) for caller in callers]
-    assert [queued(part).at for part in (batch, batch[:1], batch[1:])] == [9e-3, 5e-3, 9e-3]  # type: ignore[union-attr]
+    assert [queued(part).at for part in (batch[:1], batch[1:], batch)] == [5e-3, 9e-3, 9e-3]  # type: ignore[union-attr]
     assert queued([torch.zeros(1), None]) is None
