@@ -20,7 +20,7 @@ from pllab import accelerator, comm
 from pllab.comm.devices import gpu_backend, num_gpus, synchronize
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.parallel import DataParallel, average_gradients
-from pllab.pipeline import LaneExecutor, Pipe, to_torch
+from pllab.pipeline import LaneExecutor, Pipe, calibrate, to_torch
 from pllab.schedule import FAMILIES, Schedule, gpipe, one_f_one_b, zb_h1
 from pllab.timeline import Timeline
 from pllab.train import TrainConfig, train
@@ -203,6 +203,15 @@ def test_lanes_find_the_gpu_their_stages_are_on() -> None:
     with LaneExecutor(gpipe(2, 2), parts, mse, timeout_s=60) as executor:
         assert [str(device) for device in executor._lanes.devices] == spread(2)
         assert executor.step(torch.randn(4, 512), torch.randn(4, 512)).loss > 0
+
+
+def test_what_is_measured_on_gpus_keeps_its_gradients_of_the_cpu() -> None:
+    """A parameter takes a gradient only from its device."""
+    parts, x = chain(8), torch.randn(8, 8)
+    nn.Sequential(*parts)(x).sum().backward()
+    before = gradients_of(*parts)
+    calibrate(parts, x, x, mse, num_microbatches=4, devices=spread(2), repeats=1)
+    assert_close([gradient.cpu() for gradient in gradients_of(*parts)], before)
 
 
 @pytest.mark.parametrize("first", [nn.ReLU(inplace=True), nn.Dropout(0.0, inplace=True)])
