@@ -214,6 +214,15 @@ def test_what_is_measured_on_gpus_keeps_its_gradients_of_the_cpu() -> None:
     assert_close([gradient.cpu() for gradient in gradients_of(*parts)], before)
 
 
+def test_a_gpt2_that_was_on_two_devices_generates_once_it_is_closed() -> None:
+    model = GPT2LMHeadModelParallel(gpt2_config("tiny", vocab_size=64)).eval()
+    ids, plain = torch.randint(64, (2, 8)), copy.deepcopy(model)
+    model.parallelize([GPU, "cpu:0"])
+    model.close()
+    options = {"max_new_tokens": 3, "do_sample": False}
+    assert torch.equal(model.generate(ids.to(GPU), **options).cpu(), plain.generate(ids, **options))
+
+
 @pytest.mark.parametrize("first", [nn.ReLU(inplace=True), nn.Dropout(0.0, inplace=True)])
 def test_a_stage_that_begins_in_place_leaves_what_another_stream_reads(first: nn.Module) -> None:
     parts = [nn.Sequential(copy.deepcopy(first), nn.Linear(512, 512), nn.Tanh()) for _ in range(2)]

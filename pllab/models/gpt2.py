@@ -79,9 +79,10 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         self._use(partitions, devices, split_size, num_microbatches=num_microbatches, recompute=recompute)
 
     def close(self) -> None:
-        """End the workers; the model runs as a plain GPT-2 again, on the devices of its parameters."""
+        """End the workers; the model runs as a plain GPT-2 again, on its first device."""
         if self.pipe is not None:
             self.pipe.close()
+            self.pipe.partitions.to(self.device)
         self.pipe = None
 
     def forward(
@@ -124,7 +125,8 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         **options: Any,
     ) -> None:
         pipe = Pipe.from_partitions(partitions, devices, split_size, **options)
-        self.close()
+        if self.pipe is not None:
+            self.pipe.close()
         # From the last to the first, so that a tied embedding ends up where it is looked up.
         for partition, device in reversed(list(zip(partitions, pipe.devices, strict=True))):
             partition.to(device.type if device.type == "cpu" else device)
