@@ -231,6 +231,14 @@ def test_a_kernel_that_draws_without_a_generator_is_refused_by_name() -> None:
     assert _drops_nothing(attention, (), {"dropout_p": 0.0}) and not _drops_nothing(attention, (), {"dropout_p": 0.1})
 
 
+@pytest.mark.parametrize(("dropout", "train", "answer"), [(0.0, True, True), (0.5, False, True), (0.5, True, False)])
+def test_an_lstm_of_a_gpu_without_dropout_or_out_of_training_drops_nothing(
+    dropout: float, train: bool, answer: bool
+) -> None:
+    for kernel in (torch.ops.aten._cudnn_rnn.default, torch.ops.aten.miopen_rnn.default):
+        assert _drops_nothing(kernel, (), {"dropout": dropout, "train": train}) is answer
+
+
 def test_the_gpu_s_one_kernel_of_dropout_is_replaced_by_ours() -> None:
     x = torch.ones(100, 100, requires_grad=True)
     with _SeededDispatch(torch.Generator().manual_seed(1), "stage 0"):
