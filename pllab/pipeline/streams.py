@@ -105,7 +105,7 @@ class GpuStream(HostStream):
             tensor.record_stream(self.compute)  # freed by its stage only after this stage has read it
             return tensor
         with self._source(tensor.device) as source, self.copy:
-            copied = tensor.to(self.device, non_blocking=True)
+            copied = tensor.to(self.device, non_blocking=is_gpu(tensor.device))  # the caller may refill a batch
         if source is not None:
             tensor.record_stream(source)
         copied.record_stream(self.compute)

@@ -75,3 +75,14 @@ def test_what_is_on_two_gpus_may_be_read_when_both_have_made_it(monkeypatch: pyt
     batch: Any = [SimpleNamespace(device=caller.device) for caller in callers]
     assert [queued(part).at for part in (batch[:1], batch[1:], batch)] == [5e-3, 9e-3, 9e-3]  # type: ignore[union-attr]
     assert queued([torch.zeros(1), None]) is None
+
+
+def test_the_caller_may_refill_its_batch_at_once_also_in_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of pinned memory such a copy would begin at some later time; between GPUs, streams keep the order."""
+    callers_streams(monkeypatch, [0.0, 0.0])
+    lane, asked = streams.GpuStream(accelerator.gpu(0)), []
+    for device in (torch.device("cpu"), accelerator.gpu(1)):
+        tensor: Any = SimpleNamespace(device=device, record_stream=lambda stream: None)
+        tensor.to = lambda device, non_blocking, tensor=tensor: asked.append(non_blocking) or tensor
+        lane.fetch([tensor], None)
+    assert asked == [False, True]
