@@ -223,6 +223,18 @@ def test_a_gpt2_that_was_on_two_devices_generates_once_it_is_closed() -> None:
     assert torch.equal(model.generate(ids.to(GPU), **options).cpu(), plain.generate(ids, **options))
 
 
+def test_the_number_of_targets_may_be_on_the_device_of_the_labels() -> None:
+    """The loss is on the last device, and two GPUs do not divide by each other's numbers."""
+    model = GPT2LMHeadModelParallel(gpt2_config("tiny", vocab_size=64))
+    ids, plain = torch.randint(64, (2, 8)), copy.deepcopy(model)
+    model.parallelize([GPU, "cpu:0"])
+    count = torch.tensor(7)
+    with torch.no_grad():
+        loss = model(ids.to(GPU), labels=ids.to(GPU), num_items_in_batch=count.to(GPU)).loss
+        assert_close([loss], [plain(ids, labels=ids, num_items_in_batch=count).loss])
+    model.close()
+
+
 @pytest.mark.parametrize("first", [nn.ReLU(inplace=True), nn.Dropout(0.0, inplace=True)])
 def test_a_stage_that_begins_in_place_leaves_what_another_stream_reads(first: nn.Module) -> None:
     parts = [nn.Sequential(copy.deepcopy(first), nn.Linear(512, 512), nn.Tanh()) for _ in range(2)]

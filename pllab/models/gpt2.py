@@ -114,7 +114,9 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
             return CausalLMOutputWithCrossAttentions(logits=self.pipe(input_ids))
         losses = self.pipe((input_ids, labels))
         if num_items_in_batch is None:
-            num_items_in_batch = (labels[:, 1:] != IGNORED).sum().clamp(min=1).to(losses.device)
+            num_items_in_batch = (labels[:, 1:] != IGNORED).sum().clamp(min=1)
+        if isinstance(num_items_in_batch, torch.Tensor):
+            num_items_in_batch = num_items_in_batch.to(losses.device)
         return CausalLMOutputWithCrossAttentions(loss=losses.sum() / num_items_in_batch)
 
     def _use(
