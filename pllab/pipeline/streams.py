@@ -14,6 +14,7 @@ import torch
 from pllab.comm.devices import event_after, is_gpu
 
 _CPU = torch.device("cpu")
+_GOOD_S = 10.0  # how long a zero is used: the clocks of host and GPU drift apart, and CUDA tells differences in float32
 Mark = float | torch.Event  # a point in time: host seconds, or an event on a stream
 
 
@@ -60,7 +61,12 @@ class GpuStream(HostStream):
         self.compute.wait_stream(torch.accelerator.current_stream(self.device))
 
     def start_clock(self, shared: Base | None = None) -> Base:
-        """Zero is when all queued work is done, which this waits for; the lanes of one GPU share it."""
+        """Zero is a moment when all queued work was done; every ten seconds a new one, which waits for that.
+
+        The lanes of one GPU share it.
+        """
+        if shared is None and self._base is not None and time.perf_counter() - self._base.host_s < _GOOD_S:
+            shared = self._base
         if shared is None:
             event = event_after(self.compute, is_timed=True)
             event.synchronize()  # each GPU may be behind the host, and by another time

@@ -65,9 +65,17 @@ def test_times_are_true_behind_what_the_caller_has_queued(monkeypatch: pytest.Mo
     """As an optimizer of the step before, which ends later on one GPU than on the other."""
     callers = callers_streams(monkeypatch, [5e-3, 9e-3])
     gpus: Any = Lanes([caller.device for caller in map(callers.__getitem__, indices)])._gpus
-    with Lanes._gpus_ordered(SimpleNamespace(_gpus=gpus)):  # type: ignore[arg-type]
-        marks, begins = [gpu.mark() for gpu in gpus], [max(HOST.now, callers[index].free_at) for index in indices]
-    assert [gpu.seconds(mark) for gpu, mark in zip(gpus, marks, strict=True)] == pytest.approx(begins)
+    told, begins, waited = [], [], []
+    for later_s in (0.0, 1.0, 20.0):
+        start = HOST.now = HOST.now + later_s
+        for caller in callers:
+            caller.free_at += later_s + 5e-3
+        with Lanes._gpus_ordered(SimpleNamespace(_gpus=gpus)):  # type: ignore[arg-type]
+            told += [(gpu, gpu.mark()) for gpu in gpus]
+            begins += [max(HOST.now, callers[index].free_at) for index in indices]
+        waited.append(HOST.now > start)
+    assert [gpu.seconds(mark) for gpu, mark in told] == pytest.approx(begins)
+    assert waited == [True, False, True]  # every ten seconds, so that steps follow each other without a gap
 
 
 def test_what_is_on_two_gpus_may_be_read_when_both_have_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
