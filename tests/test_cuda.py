@@ -22,7 +22,7 @@ from pllab import accelerator, comm
 from pllab.comm.devices import gpu_backend, num_gpus, synchronize
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.parallel import DataParallel, average_gradients
-from pllab.pipeline import LaneExecutor, Pipe, to_torch
+from pllab.pipeline import LaneExecutor, Pipe, calibrate, to_torch
 from pllab.schedule import FAMILIES, Schedule, gpipe, one_f_one_b, zb_h1
 from pllab.timeline import Timeline
 from pllab.train import TrainConfig, train
@@ -205,6 +205,36 @@ def test_lanes_find_the_gpu_their_stages_are_on() -> None:
     with LaneExecutor(gpipe(2, 2), parts, mse, timeout_s=60) as executor:
         assert [str(device) for device in executor._lanes.devices] == spread(2)
         assert executor.step(torch.randn(4, 512), torch.randn(4, 512)).loss > 0
+
+
+def test_what_is_measured_on_gpus_keeps_its_gradients_of_the_cpu() -> None:
+    """A parameter takes a gradient only from its device."""
+    parts, x = chain(8), torch.randn(8, 8)
+    nn.Sequential(*parts)(x).sum().backward()
+    before = gradients_of(*parts)
+    calibrate(parts, x, x, mse, num_microbatches=4, devices=spread(2), repeats=1)
+    assert_close([gradient.cpu() for gradient in gradients_of(*parts)], before)
+
+
+def test_a_gpt2_that_was_on_two_devices_generates_once_it_is_closed() -> None:
+    model = GPT2LMHeadModelParallel(gpt2_config("tiny", vocab_size=64)).eval()
+    ids, plain = torch.randint(64, (2, 8)), copy.deepcopy(model)
+    model.parallelize([GPU, "cpu:0"])
+    model.close()
+    options = {"max_new_tokens": 3, "do_sample": False}
+    assert torch.equal(model.generate(ids.to(GPU), **options).cpu(), plain.generate(ids, **options))
+
+
+def test_the_number_of_targets_may_be_on_the_device_of_the_labels() -> None:
+    """The loss is on the last device, and two GPUs do not divide by each other's numbers."""
+    model = GPT2LMHeadModelParallel(gpt2_config("tiny", vocab_size=64))
+    ids, plain = torch.randint(64, (2, 8)), copy.deepcopy(model)
+    model.parallelize([GPU, "cpu:0"])
+    count = torch.tensor(7)
+    with torch.no_grad():
+        loss = model(ids.to(GPU), labels=ids.to(GPU), num_items_in_batch=count.to(GPU)).loss
+        assert_close([loss], [plain(ids, labels=ids, num_items_in_batch=count).loss])
+    model.close()
 
 
 @pytest.mark.parametrize("first", [nn.ReLU(inplace=True), nn.Dropout(0.0, inplace=True)])

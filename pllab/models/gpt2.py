@@ -79,9 +79,10 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         self._use(partitions, devices, split_size, num_microbatches=num_microbatches, recompute=recompute)
 
     def close(self) -> None:
-        """End the workers; the model runs as a plain GPT-2 again, on the devices of its parameters."""
+        """End the workers; the model runs as a plain GPT-2 again, on its first device."""
         if self.pipe is not None:
             self.pipe.close()
+            self.pipe.partitions.to(self.device)
         self.pipe = None
 
     def forward(
@@ -112,7 +113,9 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
             return CausalLMOutputWithCrossAttentions(logits=self.pipe(input_ids))
         losses = self.pipe((input_ids, labels))
         if num_items_in_batch is None:
-            num_items_in_batch = (labels[:, 1:] != IGNORED).sum().clamp(min=1).to(losses.device)
+            num_items_in_batch = (labels[:, 1:] != IGNORED).sum().clamp(min=1)
+        if isinstance(num_items_in_batch, torch.Tensor):
+            num_items_in_batch = num_items_in_batch.to(losses.device)
         return CausalLMOutputWithCrossAttentions(loss=losses.sum() / num_items_in_batch)
 
     def _use(
@@ -123,7 +126,8 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         **options: Any,
     ) -> None:
         pipe = Pipe.from_partitions(partitions, devices, split_size, **options)
-        self.close()
+        if self.pipe is not None:
+            self.pipe.close()
         # From the last to the first, so that a tied embedding ends up where it is looked up.
         for partition, device in reversed(list(zip(partitions, pipe.devices, strict=True))):
             partition.to(device.type if device.type == "cpu" else device)

@@ -71,9 +71,12 @@ def as_packet(tensors: Sequence[torch.Tensor], needs_grad: Sequence[bool] | None
 
 
 def queued(tensors: Sequence[torch.Tensor | None]) -> torch.Event | None:
-    """An event after all that this thread has queued on the GPU of these tensors; none if they are on the CPU."""
-    gpu = next((tensor.device for tensor in tensors if tensor is not None and is_gpu(tensor.device)), None)
-    return None if gpu is None else event_after(torch.accelerator.current_stream(gpu))
+    """An event after all that this thread has queued on the GPUs of these tensors; none if they are on the CPU."""
+    gpus = dict.fromkeys(tensor.device for tensor in tensors if tensor is not None and is_gpu(tensor.device))
+    streams = [*map(torch.accelerator.current_stream, gpus)]
+    for other in streams[1:]:
+        streams[0].wait_stream(other)
+    return event_after(streams[0]) if streams else None
 
 
 class Packets:

@@ -192,7 +192,7 @@ def calibrate(
             runs += [(variant, timeline) for timeline in timelines[1:]]
     finally:
         for parameter, gradient in before:
-            parameter.grad = gradient
+            parameter.grad = None if gradient is None else gradient.to(parameter.device)
     return estimate(runs)
 
 

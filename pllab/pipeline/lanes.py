@@ -20,7 +20,7 @@ from torch.profiler import record_function
 from pllab import accelerator
 from pllab.comm.devices import is_gpu
 from pllab.pipeline.engine import ActionTimes, Name, Packet, Packets, Transport, Work, interpret
-from pllab.pipeline.streams import GpuStream, HostStream
+from pllab.pipeline.streams import Base, GpuStream, HostStream
 from pllab.pipeline.workers import Overdue, Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
 
@@ -140,10 +140,10 @@ class Lanes:
     @contextmanager
     def _gpus_ordered(self) -> Iterator[None]:
         """Run after the work that the caller has queued on GPUs, and before the work that it queues later."""
-        base = None
+        bases: dict[torch.device, Base] = {}
         for gpu in self._gpus:
             gpu.begin()
-            base = gpu.start_clock(base)
+            bases[gpu.device] = gpu.start_clock(bases.get(gpu.device))
         try:
             yield
         finally:

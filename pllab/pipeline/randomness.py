@@ -115,7 +115,7 @@ class _SeededDispatch(TorchDispatchMode):
         options = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded not in func.tags or options.get("generator") is not None:
             return func(*args, **options)
-        if _drops_nothing(func, args, options):  # attention, whose kernels may drop
+        if _drops_nothing(func, args, options):  # attention or an LSTM, whose kernels may drop
             return func(*args, **options)
         self.has_drawn = True
         if func is torch.ops.aten.native_dropout.default:  # what functional.dropout is on a GPU
@@ -136,7 +136,8 @@ class _SeededDispatch(TorchDispatchMode):
 
 def _drops_nothing(func: Any, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
     values = dict(zip(_arguments(func), args, strict=False)) | dict(options)
-    return "dropout_p" in _arguments(func) and not values.get("dropout_p", 0.0)
+    names = {"dropout_p", "dropout"} & {*_arguments(func)}
+    return bool(names) and (values.get("train") is False or not any(values.get(name, 0.0) for name in names))
 
 
 def _arguments(overload: Any) -> list[str]:

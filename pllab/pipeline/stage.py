@@ -130,24 +130,19 @@ class StageWork:
         # Fresh leaves: the graph of each stage begins here.
         inputs = [tensor.detach().requires_grad_(flag) for tensor, flag in pairs if tensor is not None]
         trains = torch.is_grad_enabled()
-        if trains and self._recompute:
-            buffers = [*self._stage.module.buffers()]
-            before = _writes_to(buffers)
-            with torch.no_grad():
-                outputs = self.run(microbatch, inputs)
-            if _writes_to(self._stage.module.buffers()) != before:
-                raise ValueError(
-                    f"stage {self._stage.number} changes a buffer in its forward, and would change it once more when "
-                    "it is computed again; switch recompute off"
-                )
-            trained = any(one.requires_grad for one in (*self._stage.module.parameters(), *inputs))
-            needs_grad = [trained and _may_have_grad(output) for output in outputs]  # no graph can say so yet
-            self._saved[microbatch] = _Saved(inputs, None, _sums(outputs))
-        else:
-            outputs = self.run(microbatch, inputs)
-            needs_grad = [trains and output.requires_grad for output in outputs]
-            if trains:
-                self._saved[microbatch] = _Saved(inputs, outputs)
+        again = trains and self._recompute
+        buffers = [*self._stage.module.buffers()] if again else []
+        before = again and _writes_to(buffers)
+        # To be computed again or not, it makes a graph: without one torch may pick kernels that round otherwise.
+        outputs = self.run(microbatch, inputs)
+        if again and _writes_to(self._stage.module.buffers()) != before:
+            raise ValueError(
+                f"stage {self._stage.number} changes a buffer in its forward, and would change it once more when "
+                "it is computed again; switch recompute off"
+            )
+        if trains:
+            self._saved[microbatch] = _Saved(inputs, None, _sums(outputs)) if again else _Saved(inputs, outputs)
+        needs_grad = [trains and output.requires_grad for output in outputs]
         return Packet([output.detach() for output in outputs], needs_grad)
 
     def _forward_again(self, microbatch: int, packet: Packet) -> Packet:
@@ -217,13 +212,9 @@ def _writes_to(buffers: Iterable[torch.Tensor]) -> list[tuple[int, int]]:
 
 def _sums(outputs: Tensors) -> list[torch.Tensor]:
     """The sum of absolute values of each output: cheap to keep, and different if the result differs."""
-    values = (output.detach().resolve_conj() for output in outputs if _may_have_grad(output))
+    values = (output.detach().resolve_conj() for output in outputs if output.is_floating_point() or output.is_complex())
     parts = (torch.view_as_real(value) if value.is_complex() else value for value in values)
     return [torch.linalg.vector_norm(part, 1, dtype=torch.float64) for part in parts]
-
-
-def _may_have_grad(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _with_gradient(

@@ -14,11 +14,12 @@ import torch
 from pllab.comm.devices import event_after, is_gpu
 
 _CPU = torch.device("cpu")
+_GOOD_S = 10.0  # how long a zero is used: the clocks of host and GPU drift apart, and CUDA tells differences in float32
 Mark = float | torch.Event  # a point in time: host seconds, or an event on a stream
 
 
 class Base(NamedTuple):
-    """Zero on a GPU's clock: an event, and the host's time when it was queued."""
+    """Zero on a GPU's clock: an event, and the host's time when it was reached."""
 
     event: torch.Event
     host_s: float
@@ -59,16 +60,19 @@ class GpuStream(HostStream):
         """Run after all work that the caller has queued."""
         self.compute.wait_stream(torch.accelerator.current_stream(self.device))
 
-    def start_clock(self, first: Base | None) -> Base:
-        """Take the first stage's zero, or on another GPU one right after it."""
-        if first is not None and first.event.device == self.device:
-            self._base = first
-            return first
-        if first is not None:
-            self.compute.wait_event(first.event)
-        event = event_after(self.compute, is_timed=True)
-        self._base = Base(event, time.perf_counter() if first is None else first.host_s)
-        return first or self._base
+    def start_clock(self, shared: Base | None = None) -> Base:
+        """Zero is a moment when all queued work was done; every ten seconds a new one, which waits for that.
+
+        The lanes of one GPU share it.
+        """
+        if shared is None and self._base is not None and time.perf_counter() - self._base.host_s < _GOOD_S:
+            shared = self._base
+        if shared is None:
+            event = event_after(self.compute, is_timed=True)
+            event.synchronize()  # each GPU may be behind the host, and by another time
+            shared = Base(event, time.perf_counter())
+        self._base = shared
+        return shared
 
     def end(self) -> None:
         """Let the work that the caller queues from now on run after this stage."""
@@ -96,8 +100,7 @@ class GpuStream(HostStream):
 
     def seconds(self, mark: Mark) -> float:
         """The event's time in host seconds, once the stream has reached it."""
-        assert isinstance(mark, torch.Event) and self._base is not None
-        self._base.event.synchronize()  # it may be on the stream of another stage
+        assert not isinstance(mark, float) and self._base is not None
         mark.synchronize()
         return self._base.host_s + self._base.event.elapsed_time(mark) / 1e3
 
@@ -108,7 +111,7 @@ class GpuStream(HostStream):
             tensor.record_stream(self.compute)  # freed by its stage only after this stage has read it
             return tensor
         with self._source(tensor.device) as source, self.copy:
-            copied = tensor.to(self.device, non_blocking=True)
+            copied = tensor.to(self.device, non_blocking=is_gpu(tensor.device))  # the caller may refill a batch
         if source is not None:
             tensor.record_stream(source)
         copied.record_stream(self.compute)

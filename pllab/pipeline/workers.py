@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pllab.comm.devices import is_gpu
+from pllab.pipeline.split import checked_device
 
 Result = tuple[bool, Any]  # (True, what the task returned) or (False, the exception as of `sys.exc_info()`)
 
@@ -75,10 +76,13 @@ def create_workers(devices: Sequence[torch.device | str]) -> Workers:
 
     Example: `create_workers(["cpu:0", "cpu:1"])` -> two threads, `in_queues[0]` feeds the first.
 
+    Raises:
+        ValueError: a device is not on this machine.
+
     Source: torchgpipe's `spawn_workers`. Lesson 09.
     """
     num_threads = torch.get_num_threads()
-    places = [torch.device(device) for device in devices]
+    places = [checked_device(device) for device in devices]
     started = {place: _start(place) for place in dict.fromkeys(places)}
     # A lane takes one compute thread for itself; threads started later keep this thread's number.
     torch.set_num_threads(num_threads)

@@ -60,6 +60,9 @@ class TorchPipeline:
         self._is_one_host = len(set(comm.all_gather_object(host_id(), group))) == 1
         self._runtime = lru_cache(maxsize=_MOST_RUNTIMES)(self._new_runtime)
         self._num_targets = 1
+        self._stream = HostStream()
+        if is_gpu(self._device):
+            self._stream = GpuStream(self._device, torch.accelerator.current_stream(self._device))
         self._record = self._new_record()
 
     def running(self) -> Action | None:
@@ -130,10 +133,8 @@ class TorchPipeline:
         return total * self._schedule.num_microbatches / self._num_targets
 
     def _new_record(self) -> ActionTimes:
-        self._stream = HostStream()
-        if is_gpu(self._device):
-            self._stream = gpu = GpuStream(self._device, torch.accelerator.current_stream(self._device))
-            gpu.start_clock(None)
+        if isinstance(self._stream, GpuStream):
+            self._stream.start_clock()
         return ActionTimes("real", self._schedule.num_ranks)
 
     def _timed(self, action: Action) -> Any:

@@ -325,7 +325,8 @@ def test_the_gradient_of_an_input_on_another_device_is_brought_to_it(monkeypatch
             return torch.full(tensor.shape, 7.0)
         return to(tensor, *args, **kwargs)
 
-    monkeypatch.setattr("pllab.pipeline.pipe.checked_device", torch.device)
+    for user in ("pipe", "workers"):
+        monkeypatch.setattr(f"pllab.pipeline.{user}.checked_device", torch.device)
     monkeypatch.setattr(torch.Tensor, "to", back)
     x = torch.randn(4, 6, requires_grad=True)
     with Pipe.from_partitions([nn.Sequential(nn.Linear(6, 6, device="meta"))], ["meta"], timeout_s=10) as pipe:

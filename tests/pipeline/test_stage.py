@@ -153,6 +153,19 @@ def test_another_result_of_a_recomputation_is_refused(engine: str, layers: tuple
         step_on(engine, [nn.Sequential(*layers)], *torch.randn(2, 6, 4), loss, recompute=True)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_kernels_that_need_no_graph_do_not_make_a_recomputation_another(engine: str) -> None:
+    """Without a graph the layer would take a fast path, which rounds otherwise, in bfloat16 by more than is allowed."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).to(torch.bfloat16).eval()
+    found, (x, y) = [], torch.randn(2, 6, 16, 64, dtype=torch.bfloat16)
+    for recompute in (False, True):
+        stages = [copy.deepcopy(layer)]
+        step_on(engine, stages, x, y, recompute=recompute)
+        found.append(gradients_of(*stages))
+    assert all(map(torch.equal, *found))
+
+
 DRAWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "functional.dropout": lambda x: functional.dropout(x, 0.5),
     "attention": lambda x: functional.scaled_dot_product_attention(*[x.view(len(x), 2, 2, -1)] * 3, dropout_p=0.5),
@@ -216,6 +229,14 @@ def test_a_kernel_that_draws_without_a_generator_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="stage 1 calls _scaled_dot_product_flash_attention, which draws inside"):
         mode.__torch_dispatch__(attention, (), (), {"dropout_p": 0.1})
     assert _drops_nothing(attention, (), {"dropout_p": 0.0}) and not _drops_nothing(attention, (), {"dropout_p": 0.1})
+
+
+@pytest.mark.parametrize(("dropout", "train", "answer"), [(0.0, True, True), (0.5, False, True), (0.5, True, False)])
+def test_an_lstm_of_a_gpu_without_dropout_or_out_of_training_drops_nothing(
+    dropout: float, train: bool, answer: bool
+) -> None:
+    for kernel in (torch.ops.aten._cudnn_rnn.default, torch.ops.aten.miopen_rnn.default):
+        assert _drops_nothing(kernel, (), {"dropout": dropout, "train": train}) is answer
 
 
 def test_the_gpu_s_one_kernel_of_dropout_is_replaced_by_ours() -> None:

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pllab import accelerator
 from pllab.pipeline import Task, clock_cycles, compute, create_workers
 from pllab.pipeline.workers import Upstream
 
@@ -53,6 +54,13 @@ def test_a_device_named_twice_shares_its_worker_and_no_thread_is_left(
 ) -> None:
     with (workers := create_workers(["cpu:0", "cpu:1", "cpu:0"])) as (in_queues, _):
         assert in_queues[0] is in_queues[2] is not in_queues[1] and len(workers.threads) == 2
+    assert not threads_left()
+
+
+def test_a_device_that_is_not_there_is_refused_at_once(threads_left: Callable[[], set[threading.Thread]]) -> None:
+    """Its thread would end as it starts, and the caller wait for it."""
+    with pytest.raises(ValueError, match=f"device '{accelerator.KIND}:99' is not on this machine"):
+        create_workers(["cpu:0", f"{accelerator.KIND}:99"])
     assert not threads_left()
 
 
