@@ -1,4 +1,6 @@
 import itertools
+import os
+import re
 import subprocess
 import sys
 import time
@@ -22,10 +24,50 @@ def test_a_folder_in_the_place_of_the_result_is_told_before_a_step(tmp_path):
         train(config)
 
 
-def test_recompute_with_a_split_backward_is_refused_on_ranks_that_torchrun_started():
-    config = TrainConfig(mode="pipeline", world_size=2, recompute=True, schedule="zbv")
-    with pytest.raises(ValueError, match="recompute and schedule zbv do not go together between ranks"):
-        train_as_rank(config, "gloo")
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"recompute": True, "schedule": "zbv"}, "recompute and schedule zbv do not go together between ranks"),
+        ({}, "the group has 1 rank, but dp 1 x tp 1 x pp 2 is 2; give axes whose product is 1"),
+        ({"mode": "model_parallel"}, "mode model_parallel runs on lanes, not between ranks; take mode pipeline"),
+    ],
+)
+def test_what_the_ranks_that_torchrun_started_cannot_do_is_refused(given, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        train_as_rank(TrainConfig(**{"mode": "pipeline", "world_size": 2} | given), "gloo")
+
+
+DIFFERENT = {
+    "learning_rate is 0.1 on rank 0 and 0.2 on rank 1": ({"learning_rate": 0.1}, {"learning_rate": 0.2}),
+    "mode is 'data_parallel' on rank 0 and 'single' on rank 1": ({}, {"mode": "single", "world_size": 1}),
+    "data is '.*' on rank 0 and '.*' on rank 1": ({"dataset": "texts.jsonl", "name": "other"},) * 2,
+    "newest checkpoint is None on rank 0 and 'step-00000002' on rank 1": ({"num_epochs": 2},) * 2,
+    "refusal is None on rank 0 and .nothing left to do.* on rank 1": ({},) * 2,
+}
+HERE = NUMBERS | {"num_epochs": 1, "name": "run", "workdir": "work", "checkpoint": True, "resume": True}
+
+
+def refusals(rank, world_size, folder):
+    """What a rank says in a folder of its own, as on a host that does not see those of the others."""
+    os.chdir(folder / str(rank))
+    said = []
+    for options in DIFFERENT.values():
+        with pytest.raises(ValueError, match="; give all ranks the same flags, data and --workdir") as refused:
+            train_as_rank(TrainConfig(**HERE | {"mode": "data_parallel", "world_size": 2} | options[rank]), "gloo")
+        said.append(str(refused.value))
+    return said
+
+
+def test_ranks_that_differ_are_refused_all_with_one_sentence_and_leave_a_checkpoint_as_it_is(tmp_path):
+    for rank in range(2):
+        (tmp_path / str(rank)).mkdir()
+        (tmp_path / str(rank) / "texts.jsonl").write_text(f'{{"text": "of host {rank}"}}\n' * 40)
+    train(TrainConfig(**HERE | {"workdir": str(tmp_path / "1" / "work")}))
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("step-*/*")}
+    mine, theirs = launch(refusals, 2, tmp_path, backend="gloo", timeout_s=60.0)
+    assert mine == theirs
+    assert all(map(re.match, DIFFERENT, mine)), mine
+    assert kept and {path: path.stat().st_mtime_ns for path in tmp_path.rglob("step-*/*")} == kept
 
 
 def seeds_at_dropout(rank, world_size, config):
