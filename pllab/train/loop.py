@@ -18,7 +18,7 @@ from torch.profiler import profile, schedule, supported_activities
 from pllab import comm
 from pllab.arguments import require
 from pllab.comm.devices import synchronize
-from pllab.data import Collate, partition_dataset
+from pllab.data import IGNORED, Collate, partition_dataset
 from pllab.pipeline.lanes import every_lane
 from pllab.simulate import simulate
 from pllab.timeline import Timeline
@@ -86,6 +86,8 @@ class _Loop:
         self.share = self.config.share_of(comm.rank()), self.config.dp
         self.collate = Collate(self.corpus.tokenizer, self.config.max_length)
         rows = [self.collate.encode(example) for example in self.corpus.training]
+        has_targets = any(label != IGNORED for row in rows for label in row.labels[1:])
+        require(has_targets, f"max_length {self.config.max_length} cuts off every target; give a larger max_length")
         options: Any = {"collate_fn": self.collate, "seed": self.config.seed, "remainder": "drop"}
         self.loader = partition_dataset(*self.share, rows, self.config.batch_size, **options)
         self.validation = [self.collate.encode(example) for example in self.corpus.validation]

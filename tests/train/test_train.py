@@ -1,4 +1,6 @@
 import itertools
+import json
+import math
 import os
 import re
 import subprocess
@@ -113,6 +115,20 @@ def test_the_loss_falls_and_every_step_is_counted(tmp_path):
     assert [event["tokens"] for event in last] == [epoch.num_tokens for epoch in result.ranks[0]]
     assert all(early["seconds"] <= late["seconds"] for early, late in itertools.pairwise(events[:2]))
     assert load_results(tmp_path)[0]["validation_loss"] == pytest.approx(result.validation_loss)
+
+
+@pytest.mark.parametrize("num_long", [1, 4])
+def test_a_row_whose_source_fills_it_is_passed_over_and_nothing_but_such_rows_is_refused(num_long, tmp_path):
+    rows = [{"de": "eins " * (30 if number < num_long else 1), "en": "one"} for number in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = NUMBERS | {"dataset": str(tmp_path / "rows.jsonl"), "batch_size": 1, "samples_per_epoch": 4}
+    config = TrainConfig(**options, num_epochs=2, tensorboard=True, checkpoint=True, workdir=str(tmp_path))
+    if num_long == 4:
+        with pytest.raises(ValueError, match="max_length 24 cuts off every target; give a larger max_length"):
+            train(config)
+    else:
+        losses = train(config).step_losses
+        assert [sum(map(math.isnan, losses[start : start + 4])) for start in (0, 4)] == [1, 1]
 
 
 @pytest.mark.exhaustive
