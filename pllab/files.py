@@ -20,5 +20,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
             file.write(data)
         Path(draft).chmod(0o644)
         Path(draft).replace(path)
+    except OSError as error:
+        error.filename = str(path)  # a full disk names no file
+        raise
     finally:
         Path(draft).unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """A file is replaced as a whole, or stays what it was."""
 
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,10 @@ def test_what_fails_leaves_the_old_file_and_no_draft(tmp_path, monkeypatch):
     path.write_text("old")
 
     def full(self: Path, target: Path) -> None:
-        raise OSError("No space left on device")
+        raise OSError(ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left on device: '.*/result.json'"):
         write_whole(path, "new")
     monkeypatch.undo()
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]

@@ -101,7 +101,8 @@ _ONLINE = {  # where each is: on the hub, or a page of text
 _FILES: dict[str, dict[str, Any]] = {
     ".json": {"path": "json"},
     ".jsonl": {"path": "json"},
-    ".csv": {"path": "csv", "keep_default_na": False},
+    # Converters by place, so that pandas takes no cell for a number, a truth value or a missing one.
+    ".csv": {"path": "csv", "keep_default_na": False, "converters": dict.fromkeys(range(1_000), str)},
     ".parquet": {"path": "parquet"},
     ".txt": {"path": "text", "sample_by": "paragraph"},
 }

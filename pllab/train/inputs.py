@@ -117,8 +117,10 @@ class Updates:
         self._config, self._parameters = config, dict(sorted(parameters.items()))
         self._num_steps, self._done = 1, 0
         kind: Any = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
-        # Fused, it is one call of torch for all of them; for DTensors and on the meta device torch has no such call.
+        # Fused, it is one call of torch for all of them. For DTensors and on the meta device torch has no such call;
+        # that of SGD leaves nearly all numbers of bfloat16 on a CPU as they were.
         is_plain = not any(is_dtensor(parameter) or parameter.is_meta for parameter in parameters.values())
+        is_plain &= (config.optimizer, config.dtype) != ("sgd", "bfloat16")
         self.optimizer = kind(self._parameters.values(), config.learning_rate, weight_decay=0.0, fused=is_plain or None)
 
     def begin(self, num_steps: int, done: int = 0) -> None:

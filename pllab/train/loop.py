@@ -18,7 +18,7 @@ from torch.profiler import profile, schedule, supported_activities
 from pllab import comm
 from pllab.arguments import require
 from pllab.comm.devices import synchronize
-from pllab.data import Collate, partition_dataset
+from pllab.data import IGNORED, Collate, partition_dataset
 from pllab.pipeline.lanes import every_lane
 from pllab.simulate import simulate
 from pllab.timeline import Timeline
@@ -86,6 +86,8 @@ class _Loop:
         self.share = self.config.share_of(comm.rank()), self.config.dp
         self.collate = Collate(self.corpus.tokenizer, self.config.max_length)
         rows = [self.collate.encode(example) for example in self.corpus.training]
+        has_targets = any(label != IGNORED for row in rows for label in row.labels[1:])
+        require(has_targets, f"max_length {self.config.max_length} cuts off every target; give a larger max_length")
         options: Any = {"collate_fn": self.collate, "seed": self.config.seed, "remainder": "drop"}
         self.loader = partition_dataset(*self.share, rows, self.config.batch_size, **options)
         self.validation = [self.collate.encode(example) for example in self.corpus.validation]
@@ -97,7 +99,11 @@ class _Loop:
             path, done = found
             load_checkpoint(path, self.trainer.updates, self.trainer.mesh)
         self.trainer.updates.begin(self.config.num_epochs * length, done)
-        self.recorded = (done + min(2, length - 1)) // length  # the first epoch with three steps: `profiled` needs them
+        self.recorded = (done + 2) // length  # the first epoch with three steps
+        most = min(length, self.config.num_epochs * length - done)
+        too_few = f"profile records the second and third step of an epoch, and none has more than {most} to take"
+        way_out = "give more num_epochs, more samples_per_epoch or a smaller batch_size"
+        require(self.config.profile is None or most >= 3, f"{too_few}; {way_out}")
         for number in range(done // length, self.config.num_epochs):
             metrics, of_epoch = self.epoch(number, max(done, number * length))
             epochs.append(metrics)
@@ -116,7 +122,7 @@ class _Loop:
         self.trainer.model.train()
         synchronize()
         self.start = time.perf_counter()
-        with profiled(self.config.profile if number == self.recorded else None, len(self.loader) - skipped) as end_step:
+        with profiled(self.config.profile if number == self.recorded else None) as end_step:
             for batch in islice(self.loader, skipped, None):
                 self.step(batch)
                 end_step()
@@ -215,23 +221,18 @@ class _Loop:
 
 
 @contextmanager
-def profiled(folder: str | None, num_steps: int) -> Iterator[Callable[[], None]]:
-    """Record the second and third step of the block; yields what to call after each of its `num_steps` steps.
+def profiled(folder: str | None) -> Iterator[Callable[[], None]]:
+    """Record the second and third step of the block; yields what to call after each of its steps.
 
-    Example: `with profiled("traces", 8) as end_step: ...` writes torch's own trace to traces/rank0.json; without a
+    Example: `with profiled("traces") as end_step: ...` writes torch's own trace to traces/rank0.json; without a
     folder nothing happens. Lanes are threads of one process, so all threads are recorded.
 
     Raises:
-        ValueError: there are too few steps, or the folder cannot be written.
+        ValueError: the folder cannot be written.
     """
     if folder is None:
         yield lambda: None
         return
-    require(
-        num_steps >= 3,
-        f"profile records the second and third step, and an epoch has {num_steps}; give a smaller batch_size or more "
-        "samples_per_epoch",
-    )
     file = open_workdir(folder, "profile") / f"rank{comm.rank()}.json"
     with profile(
         activities=supported_activities(),

@@ -1,6 +1,7 @@
 """The start of a run: check, open its folder, start the ranks that the axes need, and write the result."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from pllab import comm
 from pllab.arguments import require
 from pllab.comm.devices import compute_threads, describe_machine, gpu_backend, is_gpu
 from pllab.data import partition_dataset
+from pllab.show.theme import count_of
 from pllab.train.checkpoints import checkpoints_in, open_checkpoint
 from pllab.train.config import TrainConfig, recompute_between_ranks
 from pllab.train.inputs import Corpus, devices_of, load_corpus
@@ -16,6 +18,7 @@ from pllab.train.metrics import RankOutcome, RunMetrics
 from pllab.train.results import TrainResult, open_workdir, save_result
 
 _TOKENIZER = "tokenizer.json"
+_OF_A_HOST = {"workdir", "profile", "num_threads", "peak_flops"}  # these may differ between the ranks of a run
 
 
 class NothingLeftError(ValueError):
@@ -74,25 +77,51 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
         on_progress: as for `train`, but only for this rank.
 
     Raises:
-        ValueError: mode, world size or device do not fit the group, or as for `train`.
+        ValueError: mode, world size or device do not fit the group, or ranks differ in what they are given or find,
+            which all of them refuse; or as for `train`.
     """
-    is_twice, sentence = recompute_between_ranks(config)
-    require(not is_twice, sentence)
-    if config.mode in ("single", "model_parallel") or config.world_size != comm.world_size():
-        raise ValueError(
-            f"this process is one of {comm.world_size()} ranks, but the mode is {config.mode} and dp {config.dp} x tp "
-            f"{config.tp} x pp {config.pp} is {config.world_size}; give axes whose product is {comm.world_size()}"
-        )
-    device = comm.own_device()
-    told = f"device is {config.device!r}, and this group computes on {device} ({backend})"
-    fits = config.device in ("auto", "cuda" if is_gpu(device) else "cpu")
-    require(fits, f"{told}; take 'auto', or set up a group on that device")
-    corpus, folder, found = _open_run(config)
+    corpus, folder, found = _open_together(config)
     if comm.rank() == 0:  # other hosts may not see its tokenizer; the same texts give the same one
         corpus.tokenizer.save(folder / _TOKENIZER)
     with compute_threads(config.num_threads):
         report = on_progress or (lambda _: None)
         return train_rank(config, corpus, folder, found, report, partial(_save_together, config, backend))
+
+
+def _open_together(config: TrainConfig) -> tuple[Corpus, Path, tuple[Path, int] | None]:
+    """`_open_run` on every rank of a group, each perhaps on a host of its own, before any of them writes or waits."""
+    mine = {name: value for name, value in asdict(config).items() if name not in _OF_A_HOST}
+    mine |= {"refusal": None, "data": None, "newest checkpoint": None}
+    problem: Exception | None = None
+    try:
+        _check_group(config)
+        opened = corpus, _, found = _open_run(config)
+        mine |= {"data": corpus.identity(config, 0)["data"], "newest checkpoint": found and found[0].name}
+    except (OSError, ValueError) as error:
+        problem, mine["refusal"] = error, str(error)
+    everyone = comm.all_gather_object(mine)
+    if problem is not None and all(theirs["refusal"] for theirs in everyone):
+        raise problem
+    for rank, theirs in enumerate(everyone):
+        for name, value in everyone[0].items():
+            differs = f"{name} is {value!r} on rank 0 and {theirs[name]!r} on rank {rank}"
+            require(theirs[name] == value, f"{differs}; give all ranks the same flags, data and --workdir")
+    return opened
+
+
+def _check_group(config: TrainConfig) -> None:
+    """Refuse a configuration that the ranks of this group cannot train."""
+    is_twice, sentence = recompute_between_ranks(config)
+    require(not is_twice, sentence)
+    on_lanes = "mode model_parallel runs on lanes, not between ranks; take mode pipeline"
+    require(config.mode != "model_parallel", on_lanes)
+    axes, number = f"dp {config.dp} x tp {config.tp} x pp {config.pp} is {config.world_size}", comm.world_size()
+    wrong_size = f"the group has {count_of(number, 'rank')}, but {axes}; give axes whose product is {number}"
+    require(config.world_size == number, wrong_size)
+    device = comm.own_device()
+    told = f"device is {config.device!r}, and this group computes on {device} ({comm.backend_name()})"
+    fits = config.device in ("auto", "cuda" if is_gpu(device) else "cpu")
+    require(fits, f"{told}; take 'auto', or set up a group on that device")
 
 
 def _describe_backend(config: TrainConfig) -> str:

@@ -208,9 +208,9 @@ def scale(
         dtype: number type of parameters, gradients, moments and activations.
 
     Raises:
-        ValueError: the axes contradict each other, or the model.
+        ValueError: the axes contradict each other, or the model, or a count is below 1.
     """
-    size = gpt2_config(model)
+    size, rows, vocab_size = gpt2_config(model), whole_number("rows", rows), whole_number("vocab_size", vocab_size)
     usual = 2 * pp if pp > 1 else 1
     parts = usual if num_microbatches is None else whole_number("num_microbatches", num_microbatches)
     of_pipeline: Any = {"num_microbatches": parts, "schedule": schedule} if pp > 1 else {"accumulation": parts}

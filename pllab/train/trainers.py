@@ -51,7 +51,7 @@ class StepRecord:
 
 
 def losses_of_all(records: Sequence[StepRecord], num_shares: int) -> tuple[list[float], float]:
-    """Loss per target token over all shares, for every step and for all of them, with one message in all.
+    """Loss per target token over all shares, for every step and for all of them, with one message in all; NaN of none.
 
     Example: `losses_of_all([trainer.step(batch) for batch in batches], config.dp)`, on every rank.
     """
@@ -99,7 +99,10 @@ class Plain:
     def step(self, batch: Batch) -> StepRecord:
         """Forward, token-weighted loss and backward of each part of the batch, then clip and update."""
         num_targets = num_target_tokens(batch["labels"])
-        total = _targets_of_all(num_targets, self._config, self.mesh)
+        # Asked before the forward is queued, so that a GPU has little left to do.
+        total = num_targets if self.mesh is None else global_sum(num_targets)
+        if not total:
+            return _passed_over(self.updates, self._config, self.device)
         sums = list[torch.Tensor]()
         parts = scatter_evenly((batch["input_ids"], batch["labels"]), self._config.accumulation)
         for part in parts:
@@ -169,7 +172,9 @@ class Pipelined:
         """One step of the executor, average over dp, clip, update."""
         ids, labels, is_shared = batch["input_ids"], batch["labels"], self._config.dp > 1
         num_targets = num_target_tokens(labels)
-        total = _targets_of_all(num_targets, self._config, self.mesh if is_shared else None)
+        total = global_sum(num_targets) if is_shared else num_targets
+        if not total:
+            return _passed_over(self.updates, self._config, comm.readable_device())
         loss: float | torch.Tensor = 0.0
         timing: Timeline | ActionTimes | None = None
         if (missing := self.schedule.num_microbatches - len(ids)) > 0:  # the last batch of an epoch
@@ -212,12 +217,7 @@ class Pipelined:
 Trainer = Plain | Pipelined
 
 
-def _targets_of_all(num_targets: int, config: TrainConfig, mesh: comm.Mesh | None) -> float:
-    """The targets of a step on all ranks; asked before the forward is queued, so that a GPU has little left to do."""
-    total = num_targets if mesh is None else global_sum(num_targets)
-    if not total:
-        raise ValueError(
-            f"max_length {config.max_length} cuts off every target of a batch, so there is nothing to learn; "
-            "give a larger max_length"
-        )
-    return total
+def _passed_over(updates: Updates, config: TrainConfig, device: torch.device) -> StepRecord:
+    """The record of a batch of which no rank has a target: without gradients an optimizer changes nothing."""
+    norm = None if config.norm_limit is None else 0.0
+    return StepRecord(torch.zeros((), dtype=torch.float64, device=device), 0, updates.step(), norm)

@@ -91,6 +91,13 @@ def test_a_play_is_cut_into_speeches(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("cells", [["00001", "2"], ["0.50", "1e5"], ["true", "FALSE"], ["NA", "null"], ["nan", "inf"]])
+def test_a_cell_of_a_csv_is_its_text_also_if_all_of_a_column_look_like_something_else(tmp_path, cells):
+    path = tmp_path / "train.csv"
+    path.write_text("id,de,en\n" + "".join(f'{n},"{cell}",{cell}\n' for n, cell in enumerate(cells)), "utf-8-sig")
+    assert load_examples(str(path)) == load_examples(str(tmp_path)) == [Example(cell, cell) for cell in cells]
+
+
 @pytest.mark.parametrize(("ending", "text"), [("csv", "de,en\nnull,NA\n"), ("txt", "a\nb\n\n\nc\n")])
 def test_a_folder_is_read_as_its_files_are(tmp_path, ending, text):
     path = tmp_path / f"train.{ending}"

@@ -337,7 +337,6 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path, monkeypatch, capsys, un
     words = [f"--{name.replace('_', '-')}={value}" for name, value in NUMBERS.items() if name != "bleu"]
     words = ["train", *words, "--num-epochs=1", "--checkpoint", "--resume", "--quiet", f"--workdir={tmp_path}"]
     if under_torchrun:
-        words += ["--mode=data_parallel", "--world-size=1"]
         monkeypatch.setattr("pllab.cli.training.end_with_parent", lambda: None)
         for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}.items():
             monkeypatch.setenv(name, str(value))

@@ -6,9 +6,24 @@ from typing import Any
 import pytest
 import torch
 
+from pllab.comm import launch
 from pllab.train import TrainConfig
-from pllab.train.comparing import FROZEN, SMALL, Strategy, Trained, compared, deviation, equivalence, layouts
+from pllab.train.checkpoints import whole_weights
+from pllab.train.comparing import (
+    FROZEN,
+    SMALL,
+    Strategy,
+    Trained,
+    batch,
+    compared,
+    deviation,
+    equivalence,
+    layouts,
+    share_of,
+)
+from pllab.train.trainers import losses_of_all, make_trainer
 
+ADAM: dict[str, Any] = SMALL | {"optimizer": "adamw", "learning_rate": 0.01, "gradient_clipping": 1.0}
 SAMPLE_OF_2: list[dict[str, Any]] = [  # on top of those of test_comparing.py
     {"dp": 2, "zero": 1},
     {"dp": 2, "zero": 3, "deferred_init": True},
@@ -60,6 +75,40 @@ def test_a_clipped_step_is_the_same_on_every_axis() -> None:
     both = [{"dp": 2}, {"pp": 2, "schedule": "1f1b", "implementation": "pytorch"}]
     for sample in ([*both, *SAMPLE_OF_2], SAMPLE_OF_4):
         assert unequal([TrainConfig(**clipped | axes) for axes in sample], TrainConfig(**clipped), 3) == []
+
+
+PASSING: list[dict[str, Any]] = [
+    *({"dp": 2, **more} for more in ({}, {"zero": 3}, {"implementation": "pytorch"})),
+    {"tp": 2},
+    {"pp": 2},
+]
+
+
+def with_one_in_vain(_rank: int, _world_size: int, every_axes: list[dict[str, Any]], missing: bool) -> list[Any]:
+    """Losses, norms and weights of two steps of AdamW, with a batch without targets between them or none."""
+    found = []
+    for config in (TrainConfig(**ADAM | axes) for axes in every_axes):
+        trainer = make_trainer(config, config.vocab_size)
+        trainer.updates.begin(3)
+        batches = [batch(number, config) for number in (0, 2)]
+        if missing:
+            batches.insert(1, {**batches[0], "labels": torch.full_like(batches[0]["labels"], -100)})
+        records = [trainer.step(share_of(each, config)) for each in batches]
+        weights = dict(whole_weights(trainer.updates, trainer.mesh))
+        found.append((losses_of_all(records, config.dp), [float(r.gradient_norm) for r in records], weights))
+        trainer.close()
+    return found
+
+
+def test_a_batch_without_targets_changes_nothing() -> None:
+    """It has no loss, and neither momentum nor numbers of any trainer know of it."""
+    ((losses, mean), norms, weights) = with_one_in_vain(0, 1, [{}], missing=False)[0]
+    alone = with_one_in_vain(0, 1, [{}, {"mode": "pipeline", "world_size": 2}], missing=True)
+    for (found, found_mean), found_norms, own in alone + launch(with_one_in_vain, 2, PASSING, True)[0]:
+        assert found == pytest.approx([losses[0], math.nan, losses[1]], nan_ok=True)
+        assert found_mean == pytest.approx(mean)
+        assert found_norms == pytest.approx([norms[0], 0.0, norms[1]], rel=1e-4)
+        torch.testing.assert_close(own, weights, rtol=1e-4, atol=1e-3)  # another step would change ten times as much
 
 
 def test_the_comparison_sees_a_wrong_loss_a_wrong_parameter_and_a_missing_one() -> None:

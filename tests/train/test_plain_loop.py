@@ -146,6 +146,18 @@ def test_the_learning_rate_is_that_of_torchs_schedulers(name, warmup):
     assert found == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize(("name", "dtype"), [*itertools.product(["adamw", "sgd"], ["float32", "bfloat16"])])
+def test_an_update_is_that_of_torchs_plain_optimizer(name, dtype):
+    """Of 70 numbers, which no vector of a processor divides."""
+    updated, expected = (torch.nn.Parameter(torch.linspace(-1, 1, 70).to(getattr(torch, dtype))) for _ in range(2))
+    kind, options = {"adamw": (torch.optim.AdamW, {"weight_decay": 0.0}), "sgd": (torch.optim.SGD, {})}[name]
+    for parameter in (updated, expected):
+        parameter.grad = parameter.detach().flip(0).clone()
+    kind([expected], lr=0.1, foreach=False, **options).step()
+    Updates({"w": updated}, TrainConfig(optimizer=name, dtype=dtype, learning_rate=0.1)).step()
+    torch.testing.assert_close(updated, expected)
+
+
 @pytest.mark.exhaustive
 def test_a_validation_in_between_changes_nothing_that_is_learned(tmp_path):
     """A pipeline draws a seed for each batch, also for one that only validates."""

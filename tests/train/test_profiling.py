@@ -1,5 +1,6 @@
 """`--profile`: torch's own traces of a pipeline, read back by `pllab.traces`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_the_traces_have_the_schedules_rows(axes: dict[str, Any], num_files: int
 
 
 def test_a_resumed_run_is_recorded_in_its_first_epoch_with_enough_steps(tmp_path: Path) -> None:
-    """One step of an epoch is left, which a restarted run is not refused for."""
+    """One step of an epoch is left, which a restarted run is not refused for, unless it is the last epoch."""
 
     class Fault(Exception):
         pass
@@ -57,6 +58,8 @@ def test_a_resumed_run_is_recorded_in_its_first_epoch_with_enough_steps(tmp_path
         train(saving, fail)
     recorded = tmp_path / "traces" / "rank0.json"
     recorded.unlink()
+    with pytest.raises(ValueError, match="and none has more than 1 to take; give more num_epochs"):
+        train(replace(saving, num_epochs=1))
     assert len(train(saving).steps) == 1 + 3
     assert recorded.exists()
 
@@ -64,7 +67,7 @@ def test_a_resumed_run_is_recorded_in_its_first_epoch_with_enough_steps(tmp_path
 @pytest.mark.parametrize(
     ("rows", "folder", "sentence"),
     [
-        (12, "traces", "profile records the second and third step, and an epoch has 2"),
+        (12, "traces", "profile records the second and third step of an epoch, and none has more than 2 to take"),
         (8, "file/traces", r"profile '.*traces' cannot be written .*; name a folder .* with --profile"),
     ],
 )

@@ -231,9 +231,9 @@ def test_the_command_prints_a_table_and_refuses_what_a_run_refuses(capsys: Any) 
     assert main("scale --model huge".split()) == 2 and "'huge' is none of tiny, small" in capsys.readouterr().err
     assert main("scale --dp 4 --pp 2 --zero 3".split()) == 2 and "give zero 1" in capsys.readouterr().err
     assert main("scale --dp 4 --world-size 5".split()) == 2 and "give world_size 4" in capsys.readouterr().err
-    for pp in (1, 2):
-        assert main(f"scale --model tiny --num-microbatches 0 --pp {pp}".split()) == 2
-        assert "num_microbatches is 0; give a whole number of at least 1" in capsys.readouterr().err
+    for name, pp in (("num_microbatches", 1), ("num_microbatches", 2), ("vocab_size", 1), ("rows", 1)):
+        assert main(f"scale --model tiny --{name} 0 --pp {pp}".split()) == 2
+        assert f"{name} is 0; give a whole number of at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.exhaustive
