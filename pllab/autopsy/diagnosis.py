@@ -236,7 +236,7 @@ def _straggler(records: Sequence[Record]) -> Diagnosis | None:
     if len(strong[rank]) < _LEAST_TIMES or len(strong[rank]) < 0.6 * sum(map(len, strong.values())):
         return None
     most = max(late[rank].values())
-    calls = next([call for call in record.calls if call.is_collective] for record in records if record.rank == rank)
+    calls = next([*one.collectives(one.calls[0].group).values()] for one in records if one.rank == rank)
     call = calls[_change([late[rank].get(call.number, 0.0) > most / 2 for call in calls])]
     told = f"from {call}, its call {call.number}, on the others wait up to {most:.2f} s"
     return Diagnosis(rank, call.number, STRAGGLER, f"Rank {rank} is a straggler: {told}.")
@@ -277,7 +277,8 @@ def lateness(records: Sequence[Record]) -> dict[int, dict[int, float]]:
 
         {0: {}, 1: {}, 2: {4: 0.4}}
 
-    It counts each rank's first group, and the calls that all made. All ranks must share a clock, as on one machine.
+    It counts each rank's first group, and the calls that all made; for a rank alone in its group nobody waits. All
+    ranks must share a clock, as on one machine.
     """
     late: dict[int, dict[int, float]] = {record.rank: {} for record in records}
     calls = {record.rank: record.collectives(call.group) for record in records for call in record.calls[:1]}
@@ -285,7 +286,8 @@ def lateness(records: Sequence[Record]) -> dict[int, dict[int, float]]:
         return late
     for place in sorted(set.intersection(*map(set, calls.values()))):
         (before, _), (last, rank) = sorted((calls[rank][place].started_s, rank) for rank in calls)[-2:]
-        late[rank][calls[rank][place].number] = last - before
+        if sum(of_rank[place].group == calls[rank][place].group for of_rank in calls.values()) > 1:
+            late[rank][calls[rank][place].number] = last - before
     return late
 
 

@@ -55,6 +55,23 @@ def test_a_rank_is_late_by_the_time_since_the_one_before_it():
     assert diagnosis.lateness(records) == {0: {}, 1: {}, 2: {4: 0.375}}
 
 
+def test_a_rank_alone_in_its_first_group_is_not_late():
+    records = [record(rank, ["all_reduce 8"] * 8, finished=8, size=3) for rank in range(3)]
+    records[2] = changed(records[2], lambda call: {"group": "alone", "started_s": call.started_s + 0.5})
+    assert diagnose(records).cause == diagnosis.NO_FAULT
+
+
+def test_a_straggler_is_late_to_calls_of_its_first_group():
+    """In torch's dumps each group numbers its calls from 1, so one number stands for several calls of a rank."""
+    words = ["dp: all_reduce 768", "tp: all_gather 16", "tp: all_gather 16"] * 12
+    records = [in_groups(rank, words, finished=36) for rank in (0, 1)]
+    records[1] = changed(
+        records[1], lambda call: {"started_s": call.started_s + 0.5 * (call.group == "dp" and call.order >= 6)}
+    )
+    found = diagnose([changed(one, lambda call: {"number": call.order}) for one in records])
+    assert named(found) == (1, 6, diagnosis.STRAGGLER) and "from all_reduce(768), its call 6" in found.sentence
+
+
 def test_two_ranks_are_told_apart_by_habit():
     healthy = [*STEP, *STEP, "all_reduce 768"]
     for words, cause, call in (
