@@ -142,6 +142,10 @@ def test_equal_costs_have_a_third_of_the_bubble_and_with_twice_the_memory_none(p
     assert period(simulate(zero_bubble(p, m, Costs(), 2 * p - 1), Costs())) == 3 * m
 
 
+def test_a_weight_gradient_that_takes_next_to_no_time_is_as_one_that_takes_none() -> None:
+    assert zero_bubble(2, 2, Costs(1.0, 1.0, 1e-310), 2) == zero_bubble(2, 2, Costs(1.0, 1.0, 0.0), 2)
+
+
 def test_the_same_question_gets_the_same_schedule() -> None:
     costs = Costs(18.513, 18.086, 9.331, 0.626)  # random changes decide here
     assert zero_bubble(8, 32, costs, 16) == zero_bubble(8, 32, costs, 16)
