@@ -143,44 +143,17 @@ class Timeline:
         return self.idle / self.busy if self.busy else 0.0
 
     @cached_property
-    def period(self) -> float:
-        """Seconds between steps without a barrier: the longest time from a rank's first start to its last end.
-
-        Example, one micro-batch on two stages: rank 0 takes 6 s from F to the end of B, and a step ends every 6 s:
-
-            rank 0   F0 -  -  -  B0 B0|F0 ...
-            rank 1    - F0 B0 B0 -  -   - F0 ...
-
-        The zero bubble papers use this measure (Qi et al. 2023, section 4).
-        """
-        rows = (self.of_rank(rank) for rank in range(self.num_ranks))
-        return max((max(span.end for span in row) - row[0].start for row in rows if row), default=0.0)
-
-    @property
-    def steady_bubble_fraction(self) -> float:
-        """Idle over total device time of a step that follows another without a barrier; 0 for ZB-H2 at equal costs.
-
-        If all ranks have the same work, it is the bubble rate of the Zero Bubble paper (Qi et al. 2024).
-        """
-        total = self.period * self.num_ranks
-        return 1 - self.busy / total if total else 0.0
-
-    @cached_property
     def peak_in_flight(self) -> tuple[float, ...]:
         """Per rank, the most micro-batches whose activations it held at once; I and W release a half each."""
-        return self.peak_held()
-
-    def peak_held(self, input_share: float = 0.5) -> tuple[float, ...]:
-        """The peak in flight if I releases `input_share` of a micro-batch and W the rest."""
-        steps = (self.held_over_time(rank, input_share) for rank in range(self.num_ranks))
+        steps = map(self.held_over_time, range(self.num_ranks))
         return tuple(max((held for _, held in held_after), default=0.0) for held_after in steps)
 
-    def held_over_time(self, rank: int, input_share: float = 0.5) -> list[tuple[float, float]]:
+    def held_over_time(self, rank: int) -> list[tuple[float, float]]:
         """The memory staircase of one rank: `(seconds, micro-batches held from then on)`, in order.
 
         Example: `[(0.0, 1.0), (3.0, 0.0)]` for a forward that starts at 0 and its backward that ends at 3.
         """
-        held = Held(input_share)
+        held = Held()
         counted = held.changes
         changes = [
             (span.start if span.action.kind == "F" else span.end, span.action)

@@ -77,7 +77,8 @@ def ring_all_reduce(num_ranks: int) -> Collective:
 
     Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms (2009); `ring` in gloo's allreduce.cc.
     """
-    ranks = range(whole_number("num_ranks", num_ranks))
+    num_ranks = whole_number("num_ranks", num_ranks)
+    ranks = range(num_ranks)
 
     def round_of(step: int, first: int, adds: bool) -> tuple[Transfer, ...]:
         return tuple(Transfer(r, (r - 1) % num_ranks, (r + first + step) % num_ranks, adds) for r in ranks)
@@ -101,7 +102,8 @@ def tree_broadcast(num_ranks: int, root: int = 0) -> Collective:
     Source: the binomial tree; Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in
     MPICH (2005).
     """
-    whole_number("root", root, 0, whole_number("num_ranks", num_ranks) - 1)
+    num_ranks = whole_number("num_ranks", num_ranks)
+    root = whole_number("root", root, 0, num_ranks - 1)
     rounds = []
     for have in (2**power for power in range((num_ranks - 1).bit_length())):
         pairs = [(near, near + have) for near in range(min(have, num_ranks - have))]
@@ -116,9 +118,9 @@ def tree_reduce(num_ranks: int, root: int = 0) -> Collective:
     Raises:
         ValueError: there is no rank, or no rank `root`.
     """
-    down = tree_broadcast(num_ranks, root).rounds
-    rounds = tuple(tuple(Transfer(to, source, 0, True) for source, to, *_ in each) for each in reversed(down))
-    return Collective("tree reduce", "reduce", num_ranks, rounds, root=root)
+    down = tree_broadcast(num_ranks, root)
+    rounds = tuple(tuple(Transfer(to, source, 0, True) for source, to, *_ in each) for each in reversed(down.rounds))
+    return Collective("tree reduce", "reduce", down.num_ranks, rounds, root=down.root)
 
 
 @cache
@@ -130,8 +132,8 @@ def tree_all_reduce(num_ranks: int) -> Collective:
     Raises:
         ValueError: there is no rank.
     """
-    rounds = tree_reduce(num_ranks).rounds + tree_broadcast(num_ranks).rounds
-    return Collective("tree all-reduce", "all_reduce", num_ranks, rounds)
+    up, down = tree_reduce(num_ranks), tree_broadcast(num_ranks)
+    return Collective("tree all-reduce", "all_reduce", down.num_ranks, up.rounds + down.rounds)
 
 
 def holdings(collective: Collective) -> Iterator[Holdings]:

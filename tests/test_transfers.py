@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from math import ceil, log2
 
+import numpy as np
 import pytest
 
 from pllab.transfers import (
@@ -50,6 +51,14 @@ def test_the_ring_adds_in_the_order_of_gloo() -> None:
     """Chunk c starts at rank c - 1 and goes down; rank c adds last."""
     way = [t.to for each in ring_all_reduce(4).rounds[:3] for t in each if t.chunk == 2]
     assert way == [0, 3, 2]
+
+
+def test_a_number_of_ranks_may_be_numpys() -> None:
+    for make in (ring_all_reduce, tree_broadcast, tree_reduce, tree_all_reduce):
+        make.cache_clear()  # equal numbers share an answer
+        made = make(np.int64(4))
+        make.cache_clear()
+        assert made == make(4) and type(made.num_ranks) is type(made.root) is int
 
 
 def test_a_collective_is_drawn_as_a_table_of_rounds() -> None:

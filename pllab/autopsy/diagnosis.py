@@ -2,7 +2,7 @@
 
     calls that differ     skipped, swapped, of another shape, or of a program that has left its loop
     sends in a circle     no rank reaches its receive
-    a call not made       an exception that nobody saw, or a loop that ended early
+    a call not made       an exception that nobody saw, a loop that ended early, or a call of one group left out
     no rank is stuck      a value that is not a number, or a rank that others wait for every time
 
 Asked in this order, because a rank that is stuck explains why others never came.
@@ -71,7 +71,9 @@ def diagnose(records: Sequence[Record]) -> Diagnosis:
             return found
     under_way = [f"rank {one.rank} in {one.standing}" for one in records if one.standing is not None]
     rest = f"some are under way: {', '.join(under_way)}" if under_way else "no rank waits for another"
-    return Diagnosis(None, None, NO_FAULT, f"Every rank made the same calls, and {rest}.")
+    blame = "Ranks wait for others, and no record tells which rank is to blame"
+    same = blame if any(wait_for_graph(records).values()) else "Every rank made the same calls"
+    return Diagnosis(None, None, NO_FAULT, f"{same}, and {rest}.")
 
 
 def _parting(records: Sequence[Record]) -> Diagnosis | None:
@@ -93,10 +95,13 @@ def _explain_parting(
     mine, wanted = made[culprit], made[right]
     told = f"rank {culprit} made {mine} as its call {mine.number}, where rank {right} made {wanted}"
     record = next(record for record in records if record.rank == culprit)
-    if heard := [caught for caught in record.caught if caught.before_call <= mine.number]:
+    return _another_call(record, mine, _cause_of_parting(by_rank, culprit, right, place), told)
+
+
+def _another_call(record: Record, made: Call, cause: str, told: str) -> Diagnosis:
+    if heard := [caught for caught in record.caught if caught.before_call <= made.number]:
         return _swallowed(record, heard[0].before_call)
-    cause = _cause_of_parting(by_rank, culprit, right, place)
-    return Diagnosis(culprit, mine.number, cause, f"{_SENTENCES[cause].format(rank=culprit)}: {told}.")
+    return Diagnosis(record.rank, made.number, cause, f"{_SENTENCES[cause].format(rank=record.rank)}: {told}.")
 
 
 _SENTENCES = {
@@ -159,13 +164,25 @@ def _circle_of_sends(records: Sequence[Record]) -> Diagnosis | None:
 
 
 def _absence(records: Sequence[Record]) -> Diagnosis | None:
-    """A rank that has not made a call in which others wait."""
+    """A rank that has not made a call in which others wait: it is elsewhere, or it went on to one of another group."""
     standing = [(record, call) for record in records if (call := record.standing) is not None and call.is_collective]
-    for waiting, call in sorted(standing, key=lambda pair: pair[1].order):
+    missing = [
+        (record, waiting, call)
+        for waiting, call in sorted(standing, key=lambda pair: pair[1].order)
         # Those that are known to be in its group come first; a rank that has made no call there may be.
-        for record in sorted(records, key=lambda one: not one.collectives(call.group)):
-            if record.standing is None and call.order not in record.collectives(call.group):
-                return _explain_absence(record, waiting, call)
+        for record in sorted(records, key=lambda one: not one.collectives(call.group))
+        if call.order not in record.collectives(call.group)
+    ]
+    for record, waiting, call in missing:
+        if record.standing is None:
+            return _explain_absence(record, waiting, call)
+    for record, waiting, call in missing:
+        last = max((at for at, one in enumerate(record.calls) if one.group == call.group), default=0)
+        for at, made in enumerate(record.calls[last + 1 : 2 * last + 1], last + 1):  # a habit has come twice
+            if expected(record.calls[:at], 2) == [call.kind, made.kind]:
+                told = f"rank {record.rank} made {made} as its call {made.number}, where it made {call} before"
+                told += f", and rank {waiting.rank} stands in {call} (call {call.number})"
+                return _another_call(record, made, SKIPPED, told)
     return None
 
 
@@ -219,7 +236,7 @@ def _straggler(records: Sequence[Record]) -> Diagnosis | None:
     if len(strong[rank]) < _LEAST_TIMES or len(strong[rank]) < 0.6 * sum(map(len, strong.values())):
         return None
     most = max(late[rank].values())
-    calls = next([call for call in record.calls if call.is_collective] for record in records if record.rank == rank)
+    calls = next([*one.collectives(one.calls[0].group).values()] for one in records if one.rank == rank)
     call = calls[_change([late[rank].get(call.number, 0.0) > most / 2 for call in calls])]
     told = f"from {call}, its call {call.number}, on the others wait up to {most:.2f} s"
     return Diagnosis(rank, call.number, STRAGGLER, f"Rank {rank} is a straggler: {told}.")
@@ -260,7 +277,8 @@ def lateness(records: Sequence[Record]) -> dict[int, dict[int, float]]:
 
         {0: {}, 1: {}, 2: {4: 0.4}}
 
-    It counts each rank's first group, and the calls that all made. All ranks must share a clock, as on one machine.
+    It counts each rank's first group, and the calls that all made; for a rank alone in its group nobody waits. All
+    ranks must share a clock, as on one machine.
     """
     late: dict[int, dict[int, float]] = {record.rank: {} for record in records}
     calls = {record.rank: record.collectives(call.group) for record in records for call in record.calls[:1]}
@@ -268,7 +286,8 @@ def lateness(records: Sequence[Record]) -> dict[int, dict[int, float]]:
         return late
     for place in sorted(set.intersection(*map(set, calls.values()))):
         (before, _), (last, rank) = sorted((calls[rank][place].started_s, rank) for rank in calls)[-2:]
-        late[rank][calls[rank][place].number] = last - before
+        if sum(of_rank[place].group == calls[rank][place].group for of_rank in calls.values()) > 1:
+            late[rank][calls[rank][place].number] = last - before
     return late
 
 

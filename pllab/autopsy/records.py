@@ -12,7 +12,7 @@ from typing import Any
 from pllab.arguments import require, whole_number
 
 Kind = tuple[Any, ...]
-"""What must be the same on all ranks that take part in a call: name, shape, dtype and root."""
+"""What must be the same on all ranks that take part in a call: name, shape, dtype, root and group."""
 MARK = "pllab_flight"  # the first key of a record of ours
 VERSION = 1
 _MOST_RANKS = 1 << 20
@@ -55,9 +55,9 @@ class Call:
 
     @property
     def kind(self) -> Kind:
-        """What must be the same on all ranks that take part: name, shape, dtype and root."""
+        """What must be the same on all ranks that take part: name, shape, dtype, root and group."""
         own = self.name in _SHAPE_IS_OWN
-        return (self.name, () if own else self.shape, "" if own else self.dtype, self.peer)
+        return (self.name, () if own else self.shape, "" if own else self.dtype, self.peer, self.group)
 
     def __str__(self) -> str:
         shape = f"({', '.join(map(str, self.shape))})" if self.shape else ""

@@ -98,7 +98,7 @@ def drawing(width_in: float, height_in: float, **options: Any) -> Iterator[Canva
     """
     import matplotlib.figure
 
-    with matplotlib.rc_context(matplotlib_style()):
+    with matplotlib.rc_context({**matplotlib_style(), "text.parse_math": False}):  # a name may have dollars
         yield matplotlib.figure.Figure(figsize=(width_in, height_in), facecolor=PANEL, **options)
 
 
@@ -109,7 +109,9 @@ def chart(x_label: str, y_label: str, width_in: float = 6.4, height_in: float = 
     Example: `with chart("micro-batches", "bubble fraction in %") as axes: axes.plot(...)`, and then
     `figure(axes.figure, sentence)`.
     """
-    with drawing(width_in, height_in, layout="constrained") as fig:
+    import matplotlib
+
+    with drawing(width_in, height_in, layout="constrained") as fig, matplotlib.rc_context({"text.parse_math": True}):
         axes = fig.add_subplot()
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)

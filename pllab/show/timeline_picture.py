@@ -185,7 +185,7 @@ def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
 
 def _name_ranks(axes: Axes, title: str, num_ranks: int) -> None:
     """A title, and a row of height 1 for each rank from the top down, with the names that there is room for."""
-    axes.set_title(title, **TITLE, pad=5, parse_math=False)
+    axes.set_title(title, **TITLE, pad=5)
     axes.set_ylim(num_ranks - 0.5, -0.5)
     ranks = range(0, num_ranks, max(1, num_ranks // 16))
     axes.set_yticks(list(ranks), [f"rank {rank}" for rank in ranks], fontsize=11 if num_ranks <= 12 else 8)

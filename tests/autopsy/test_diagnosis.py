@@ -21,6 +21,14 @@ def record(rank, words, *, finished=None, size=2, **more):
     return Record(rank, size, tuple(calls), **more)
 
 
+def in_groups(rank, words, **more):
+    """A record of calls written as `group: name shape`, each with its place in its group."""
+    groups, words = zip(*(word.split(": ") for word in words), strict=True)
+    one = record(rank, words, **more)
+    calls = (replace(c, group=groups[c.number], order=groups[: c.number].count(groups[c.number])) for c in one.calls)
+    return replace(one, calls=tuple(calls))
+
+
 def changed(record, change):
     """The record with other values in each of its calls."""
     return replace(record, calls=tuple(replace(call, **change(call)) for call in record.calls))
@@ -45,6 +53,23 @@ def test_a_rank_is_late_by_the_time_since_the_one_before_it():
         for rank, second in enumerate((1.0, 1.125, 1.5))
     ]
     assert diagnosis.lateness(records) == {0: {}, 1: {}, 2: {4: 0.375}}
+
+
+def test_a_rank_alone_in_its_first_group_is_not_late():
+    records = [record(rank, ["all_reduce 8"] * 8, finished=8, size=3) for rank in range(3)]
+    records[2] = changed(records[2], lambda call: {"group": "alone", "started_s": call.started_s + 0.5})
+    assert diagnose(records).cause == diagnosis.NO_FAULT
+
+
+def test_a_straggler_is_late_to_calls_of_its_first_group():
+    """In torch's dumps each group numbers its calls from 1, so one number stands for several calls of a rank."""
+    words = ["dp: all_reduce 768", "tp: all_gather 16", "tp: all_gather 16"] * 12
+    records = [in_groups(rank, words, finished=36) for rank in (0, 1)]
+    records[1] = changed(
+        records[1], lambda call: {"started_s": call.started_s + 0.5 * (call.group == "dp" and call.order >= 6)}
+    )
+    found = diagnose([changed(one, lambda call: {"number": call.order}) for one in records])
+    assert named(found) == (1, 6, diagnosis.STRAGGLER) and "from all_reduce(768), its call 6" in found.sentence
 
 
 def test_two_ranks_are_told_apart_by_habit():
@@ -100,6 +125,27 @@ def test_a_rank_that_hangs_is_looked_for_in_the_group_that_waits():
     assert named(diagnose(records)) == (3, 3, diagnosis.ABSENT)
     alone = [record(0, STEP, finished=0, size=3), record(1, STEP, finished=0, size=3), record(2, [], size=3)]
     assert named(diagnose(alone)) == (2, 0, diagnosis.ABSENT)
+
+
+@pytest.mark.parametrize("size", [768, 16])
+def test_a_rank_that_left_out_a_call_of_one_group_stands_in_another(size):
+    """Two by two ranks. The calls of each group are the same on its ranks, and the ranks wait in a circle."""
+    steps = [
+        [f"dp {rank % 2}: all_reduce {size}", f"tp {rank // 2}: all_reduce 16", "all: barrier"] for rank in range(4)
+    ]
+    last = (steps[0][:2], steps[1][:1], steps[2], steps[3][1:])
+    records = [in_groups(rank, 2 * step + last[rank], size=4) for rank, step in enumerate(steps)]
+    assert named(diagnose(records)) == (3, 6, diagnosis.SKIPPED)
+    assert f"all_reduce({size}) before, and rank 1 stands in all_reduce({size}) (call 6)" in diagnose(records).sentence
+    records[3] = replace(records[3], caught=(Caught("KeyError: 'x'", "train.py:3 in load", 6),))
+    assert named(diagnose(records)) == (3, 6, diagnosis.SWALLOWED)
+
+
+def test_two_groups_entered_in_the_opposite_order_are_told_apart_by_habit():
+    groups = ["dp: all_reduce 8", "tp: all_gather 8"]
+    for steps, truth in ((2, (1, 4, diagnosis.SKIPPED)), (0, (None, None, diagnosis.NO_FAULT))):
+        found = diagnose([in_groups(rank, [*groups * steps, groups[rank]]) for rank in (0, 1)])
+        assert named(found) == truth and "Every rank made the same calls" not in found.sentence
 
 
 def test_a_rank_that_never_came_and_what_its_record_says_of_it():

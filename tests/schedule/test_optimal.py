@@ -8,6 +8,7 @@ import pytest
 from pllab.schedule import optimal, zero_bubble
 from pllab.simulate import Costs, simulate
 from tests.schedule.every_order import every_schedule
+from tests.simulate.legal import period
 
 UNEQUAL = Costs((1.0, 2.0), (1.5, 0.5), (0.5, 1.0), 0.25)
 
@@ -20,7 +21,7 @@ def test_two_by_two_is_the_best_of_all_orders_and_none_is_below_its_bound(costs:
     best = min(timeline.makespan for timeline in everything)
     assert found.makespan == pytest.approx(best) and found.bound <= best * (1 + 1e-9)
     steady = simulate(zero_bubble(2, 2, costs, limit), costs)
-    assert steady.period == pytest.approx(min(timeline.period for timeline in everything))
+    assert period(steady) == pytest.approx(min(map(period, everything)))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from pllab.schedule import (
 from pllab.schedule.search.problem import SearchProblem
 from pllab.simulate import Costs, simulate
 from tests.schedule.every_order import spelled
+from tests.simulate.legal import period
 
 # Zero Bubble (Qi et al., 2024), tables of the profiled models: stages, micro-batches, F, I, W and message in ms, then
 # the bubble rate of 1F1B, of their scheduler within the memory of 1F1B, and within twice as much.
@@ -44,7 +45,7 @@ PUBLISHED = [
 
 def bubble(schedule: Schedule, costs: Costs) -> float:
     work = schedule.num_microbatches * (costs.duration(0, Kind.F) + costs.duration(0, Kind.B))
-    return 1 - work / simulate(schedule, costs).period
+    return 1 - work / period(simulate(schedule, costs))
 
 
 SAMPLE = ((8, 24, 18.522), (8, 64, 29.935), (16, 48, 11.347))
@@ -86,7 +87,7 @@ def test_every_question_gets_legal_schedules_within_the_memory_and_above_their_f
         assert (schedule.num_stages, schedule.num_microbatches, schedule.num_ranks) == (p, m, p)
         assert schedule.num_actions == 3 * p * m and schedule.is_split
         timeline = simulate(schedule, costs)
-        assert timeline.period >= work.floor_of_longest() * (1 - 1e-9)
+        assert period(timeline) >= work.floor_of_longest() * (1 - 1e-9)
         assert timeline.makespan >= work.floor_of_makespan() * (1 - 1e-9)
     assert found.makespan == pytest.approx(timeline.makespan)
     assert found.makespan <= simulate(heuristic, costs).makespan * (1 + 1e-9)
@@ -108,7 +109,7 @@ def assert_no_family_is_better(question: Question) -> None:
         for other in (simulate(schedule, costs) for schedule in fitting):
             assert ours.makespan <= other.makespan * (1 + 1e-9)
             ends_later = other.makespan > ours.makespan * (1 + 1e-9)
-            assert ends_later or ours.period <= other.period * (1 + 1e-9)
+            assert ends_later or period(ours) <= period(other) * (1 + 1e-9)
 
 
 @pytest.mark.exhaustive
@@ -138,7 +139,11 @@ def test_it_starts_from_the_families_where_its_own_tries_end_later(p: int, m: in
 def test_equal_costs_have_a_third_of_the_bubble_and_with_twice_the_memory_none(p: int, m: int) -> None:
     third = simulate(zero_bubble(p, m, Costs(), p), Costs())
     assert third.makespan == 3 * m + p - 1  # 1F1B has 3 * m + 3 * (p - 1)
-    assert simulate(zero_bubble(p, m, Costs(), 2 * p - 1), Costs()).period == 3 * m
+    assert period(simulate(zero_bubble(p, m, Costs(), 2 * p - 1), Costs())) == 3 * m
+
+
+def test_a_weight_gradient_that_takes_next_to_no_time_is_as_one_that_takes_none() -> None:
+    assert zero_bubble(2, 2, Costs(1.0, 1.0, 1e-310), 2) == zero_bubble(2, 2, Costs(1.0, 1.0, 0.0), 2)
 
 
 def test_the_same_question_gets_the_same_schedule() -> None:
@@ -169,5 +174,5 @@ def test_a_quicker_slowest_rank_is_not_worth_a_later_end() -> None:
     """Of all orders of this question none has both ZB-H1's slowest rank and 1F1B's makespan."""
     costs = Costs((9.0, 7.0), 0.0, (1.5, 3.5))
     ours, late = simulate(zero_bubble(2, 3, costs, 2), costs), simulate(zb_h1(2, 3), costs)
-    assert late.period < ours.period and ours.makespan < late.makespan
+    assert period(late) < period(ours) and ours.makespan < late.makespan
     assert ours.makespan <= simulate(one_f_one_b(2, 3), costs).makespan

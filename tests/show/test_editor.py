@@ -15,6 +15,7 @@ from pllab.schedule import (
     Kind,
     Schedule,
     check,
+    dual_pipe_v,
     gpipe,
     interleaved,
     needs,
@@ -315,6 +316,16 @@ def test_next_moves_lead_from_an_empty_board_to_a_legal_schedule_of_all_the_work
     if schedule.stages_per_rank == 1:  # otherwise first stages may fill the memory that later ones need
         check(editor.schedule, limit + 1)
         assert makespan_of(editor) == simulate(editor.schedule, Costs()).makespan
+
+
+def test_a_forward_overlaps_no_backward_that_is_not_on_the_board():
+    order, costs = dual_pipe_v(2, 4), Costs(overlap=1.0)
+    editor = ScheduleEditor(order, costs)
+    editor.do("clear")
+    for span in simulate(order, costs).spans:
+        editor.do("place", str(span.action))
+        last = blocks_of(editor)[str(span.action)]
+        assert span.action.kind != "F" or last["end"] - last["start"] == pytest.approx(1.0), span
 
 
 def test_with_two_stages_on_a_rank_a_forward_fills_half_a_place():

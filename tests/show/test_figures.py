@@ -6,7 +6,7 @@ import re
 import pytest
 from matplotlib.figure import Figure as Canvas
 
-from pllab.show import chart, draw_spread, figure
+from pllab.show import Race, chart, draw_cut, draw_spread, figure
 
 
 def canvas():
@@ -83,6 +83,15 @@ def test_a_chart_names_its_axes_and_has_no_frame():
     shown = figure(axes.figure, "A line from 3 to 4.")
     assert ("micro-batches" in shown.svg) and ("bubble fraction in %" in shown.svg)
     assert not axes.spines["top"].get_visible()
+
+
+def test_names_keep_their_dollars_and_the_words_of_a_chart_may_be_mathematics():
+    for name in ("cost $1 and $2", "$x_{$"):
+        for shown in (draw_cut([1, 2], [1, 1], [name, "head"]), Race([name], 1).static()):
+            assert f">{name}<" in shown.svg
+    with chart("$n^2$", "seconds") as axes:
+        axes.loglog([1, 1000], [1, 1000])
+    assert ">$" not in figure(axes.figure, "A line.").svg
 
 
 def test_a_whisker_goes_from_quartile_to_quartile():

@@ -1,5 +1,6 @@
 """Gradients in messages: how buckets fill, what they cost, the words, and the boxes on paper."""
 
+import numpy as np
 import pytest
 from torch import nn
 
@@ -84,6 +85,10 @@ def test_one_size_is_shown_alone_with_its_sentence_and_on_the_scale_of_all(shown
     assert alone.alt.endswith(f"measured: real. {sentence}")
     assert ("measured" in sentence) == (label in ("one each", "all in one"))
     assert alone.canvas.axes[1].get_xlim() == shown.canvas.axes[1].get_xlim()
+
+
+def test_sizes_may_be_numpys(shown):
+    assert draw_buckets(np.array(SIZES), *GIVEN[1:]).alt == shown.alt
 
 
 def test_without_measurements_it_is_a_prediction_alone():

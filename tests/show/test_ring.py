@@ -136,6 +136,7 @@ def spoil(size=3, rank=0, **parts):
         (spoil(messages=[("send", 2, 4), ("receive", 2, 4)] * 2), "rank 0 sent 4 bytes to rank 2 in step 1"),
         (spoil(messages=[("send", 1, 8), ("receive", 2, 4)] * 2), "rank 0 sent 8 bytes to rank 1 in step 1"),
         (spoil(messages=[("send", 7, 4), ("receive", 2, 4)] * 2), "rank 0 sent 4 bytes to rank 7 in step 1"),
+        ([{}, {}], "the record of rank 0 has no held, messages, sent"),
         ([{"messages": [], "held": [1], "sent": []}] * 2, "rank 0 has 0 sends"),
         (ring_all_reduce(9), "the picture shows 2 to 8 ranks; here are those of 9"),
         (replace(ring_all_reduce(3), goal="broadcast"), "ring all-reduce leaves rank 0"),

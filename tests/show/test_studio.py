@@ -23,6 +23,7 @@ from pllab.show.theme import LIGHT
 from pllab.simulate import Costs, action_times, simulate
 from pllab.timeline import Span, Timeline
 from tests.show.recorded import emulate, recorded
+from tests.simulate.legal import period
 
 
 def unpack(block):
@@ -76,7 +77,7 @@ def test_the_numbers_of_a_prediction_are_those_of_its_spans():
             measured = run.timeline
             step = (measured.makespan, measured.bubble_fraction, measured.bubble_overhead)
             assert (run.step.length_s, run.step.bubble_fraction, run.step.bubble_overhead) == pytest.approx(step), name
-            steady = (measured.period, measured.steady_bubble_fraction)
+            steady = (period(measured), 1 - measured.busy / (4 * period(measured)))
             assert (run.steady.length_s, run.steady.bubble_fraction) == pytest.approx(steady), name
             assert sum(run.step.phases) == pytest.approx(run.step.bubble_fraction), name
             assert sum(run.steady.phases) == pytest.approx(run.steady.bubble_fraction, abs=1e-12), name

@@ -84,6 +84,7 @@ def stuck(_m, _p):
         (raises, "the clock raised KeyError: 'no idea'"),
         (lambda _m, _p: None, "the clock raised TypeError"),
         (lambda m, p: staircase(m + 1, p), "names micro-batch 2 on stage 0, which does not exist"),
+        (lambda _m, _p: [[(t / 2, 0)] for t in range(4)], "the clock raised TypeError: 'float' object cannot be inter"),
         (lambda m, p: [sum(staircase(m, p), [])], "gives one stage two micro-batches"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Random legal schedules and costs for the tests of this room, and runs as they were recorded."""
+"""Random legal schedules and costs for the tests of this room, and runs as they were recorded and measured."""
 
 import random
 
@@ -43,6 +43,15 @@ def recorded(times: dict[str, tuple[float, float]], num_ranks: int | None = None
     actions = map(Action.parse, times)
     spans = [Span(action.stage, action, *span) for action, span in zip(actions, times.values(), strict=True)]
     return Timeline.of(spans, "real", num_ranks)
+
+
+def period(timeline: Timeline) -> float:
+    """The longest time from a rank's first start to its last end: of a step that another follows without a barrier.
+
+    The zero bubble papers use this measure (Qi et al. 2023, section 4).
+    """
+    rows = ([span for _, span in timeline.work_of(rank)] for rank in range(timeline.num_ranks))
+    return max(max(span.end for span in row) - row[0].start for row in rows)
 
 
 def costs_of(num_stages: int, cost: st.SearchStrategy[float]) -> st.SearchStrategy[Costs]:

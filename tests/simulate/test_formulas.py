@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pllab.schedule import Kind, eager_one_f_one_b, gpipe, one_f_one_b, v_half, zb_h1, zb_h2
 from pllab.simulate import Costs, simulate
-from tests.simulate.legal import costs_of, positive, seconds
+from tests.simulate.legal import costs_of, period, positive, seconds
 
 ranks = st.integers(1, 8)
 microbatches = st.integers(1, 20)
@@ -99,7 +99,7 @@ def test_zero_bubble_by_hand_leaves_the_bubble_of_its_table(
     costs = Costs(*others, weight)
     for deferred, schedule in enumerate((zb_h1(p, p + more), zb_h2(p, 2 * p - 1 + more)), 1):
         timeline = simulate(schedule, costs)
-        assert timeline.period - timeline.busy_of_ranks[0] == zero_bubble_bubble(p, costs, deferred)
+        assert period(timeline) - timeline.busy_of_ranks[0] == zero_bubble_bubble(p, costs, deferred)
 
 
 def test_eager_1f1b_hides_what_messages_cost_1f1b() -> None:

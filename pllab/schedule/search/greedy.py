@@ -53,7 +53,7 @@ def _weights_at_the_end(work: SearchProblem, stage: int) -> float:
         return inf
     below = range(stage)
     seconds = sum(work.forward[s] + work.backward[s] + 2 * work.message for s in below)
-    return int(1 + seconds / work.weight[stage] + 1e-9)
+    return int(min(work.num_microbatches, 1 + seconds / work.weight[stage] + 1e-9))  # more than all is no limit
 
 
 def play(work: SearchProblem, rules: GreedyRules) -> Rows:

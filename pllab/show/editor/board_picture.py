@@ -44,7 +44,7 @@ def _name(axes: Axes, view: Mapping[str, Any], pitch: float) -> None:
     outcome = f"{numbers[0]}, engine simulated" if numbers else "cannot run"
     parts = [outcome if view["is_legal"] else f"illegal, {outcome}", *([view["score"]] if view["score"] else [])]
     title = f"{view['title']}: {', '.join(parts)}"
-    axes.set_title(title, **TITLE, parse_math=False)  # a name may have dollars
+    axes.set_title(title, **TITLE)
     middles = [pitch * rank + (0.0 if view["measured"] else _BLOCK / 2) for rank in range(len(view["rows"]))]
     names = [
         "\n".join(filter(None, (f"rank {rank}", row["held"], row["ran"]))) for rank, row in enumerate(view["rows"])

@@ -4,7 +4,7 @@ The editor judges after each move, so everything that follows from the order is 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from pllab.memory import Held, is_over
@@ -69,8 +69,9 @@ def judge(position: Position, rules: BoardRules) -> Judgement:
     """Check, and simulate if the order can run; otherwise the actions of each row are drawn one after the other."""
     whole, placed = position.whole(), frozenset(position.board.actions())
     wrong = tuple(one for one in problems(whole, rules.memory_limit) if placed.issuperset(one.actions))
-    try:
-        timeline = _only(simulate(whole, rules.costs), placed)
+    try:  # what is left overlaps nothing
+        run = replace(whole, overlaps=frozenset(forward for forward, _ in position.board.pairs()))
+        timeline = _only(simulate(run, rules.costs), placed)
     except ScheduleError:
         timeline = None
     edges = tuple(dict.fromkeys(_edges(whole, wrong)))

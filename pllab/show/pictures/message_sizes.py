@@ -118,7 +118,7 @@ def choices_of(
     require(min(sizes, default=0) >= 1, f"buckets need gradients of at least one byte; got {list(sizes)[:5]}")
     costs = f"a message cannot cost {alpha_s} s and a byte {beta_s} s; give costs of 0 or more"
     require(min(alpha_s, beta_s) >= 0, costs)
-    total = sum(sizes)
+    total = int(sum(sizes))
     points = {min(int(point["bucket_bytes"]), total): point for point in measured}
     doubled = (_SMALLEST * 2**step for step in range(total.bit_length()))
     chosen = sorted({1, total, *points, *(size for size in doubled if size < total)})

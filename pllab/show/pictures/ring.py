@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pllab.arguments import require
 from pllab.show.figures import TITLE, Axes, Figure, draw_cell, drawing, figure
 from pllab.show.theme import INK, LIGHT, count_of
 from pllab.transfers import Collective, Holdings, Transfer, check, chunk_name, holdings
@@ -81,6 +82,9 @@ def _titles_of(run: Sequence[Mapping[str, Any]] | Collective, moments: Sequence[
 
 
 def _moments_of_ring(records: Sequence[Mapping[str, Any]]) -> list[_Moment]:
+    for rank, record in enumerate(records):
+        lacking = ", ".join(sorted({"messages", "held", "sent"} - record.keys()))
+        require(not lacking, f"the record of rank {rank} has no {lacking}; a record has messages, held and sent")
     num_steps = len(records[0]["sent"])
     for rank, record in enumerate(records):
         _check_lengths(rank, record, num_steps)

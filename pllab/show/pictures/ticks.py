@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from operator import index
 from typing import Any
 
 from pllab.arguments import require, whole_number
@@ -55,7 +56,7 @@ def _ask(clock: Clock, num_batches: int, num_partitions: int) -> Ticks:
     try:
         with _patience():
             ticks = [
-                [(int(i), int(j)) for i, j in islice(pairs, most)]
+                [(index(i), index(j)) for i, j in islice(pairs, most)]
                 for pairs in islice(clock(num_batches, num_partitions), most)
             ]
     except Exception as error:  # a learner's clock may fail in any way, and the sentence says how
