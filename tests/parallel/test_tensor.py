@@ -1,5 +1,6 @@
 """The split layers against the whole ones, on 2 and on 4 ranks."""
 
+import copy
 from collections.abc import Callable
 from functools import cache
 
@@ -11,6 +12,7 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from pllab import comm
+from pllab.parallel import clip_grad_norm
 from pllab.parallel.tensor import (
     ColumnParallelLinear,
     RowParallelLinear,
@@ -162,6 +164,20 @@ def slices_differ_by_one_at_most_and_say_how_they_are_split(rank: int, world_siz
             sizes = comm.all_gather_object(parameter.shape[split.dim])
             assert sum(sizes) == split.size and max(sizes) - min(sizes) <= split.parts
             assert parameter.untyped_storage().nbytes() == parameter.nbytes  # it does not keep the whole alive
+
+
+@PROGRAMS.add()
+def copies_and_weights_put_in_their_place_stay_marked(rank: int, world_size: int) -> None:
+    """By which `clip_grad_norm` tells how much of a gradient each rank has."""
+    model = Parallel(Whole())
+    copied, assigned = copy.deepcopy(model), Parallel(Whole())
+    assigned.load_state_dict({name: tensor.clone() for name, tensor in model.state_dict().items()}, assign=True)
+    for each in (model, copied, assigned):
+        weighted(each(batch())).backward()
+    marks, norms = zip(
+        *(([*map(split_of, m.parameters())], clip_grad_norm(m, 1e9)) for m in (model, copied, assigned)), strict=True
+    )
+    assert marks[0] == marks[1] and norms[0] == norms[1] == norms[2]
 
 
 @PROGRAMS.add()
