@@ -43,7 +43,7 @@ class Averaging(nn.Module):
         super().__init__()
         for part in module.modules():
             is_plain = not isinstance(part, Averaging)
-            require(is_plain, f"a {type(part).__name__} averages its gradients already; wrap its .module")
+            require(is_plain, f"a {type(part).__name__} averages its gradients already; use it as it is")
         self.module = module
 
     @contextmanager

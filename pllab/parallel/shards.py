@@ -80,6 +80,8 @@ class Unit:
         self.dtype, self.device, self.whole_numel = dtype, device, whole.numel()
         self._sizes = [*sizes, whole.numel() - sum(sizes)]
         for slot in slots:
+            is_plain = not hasattr(slot.piece, "piece_of")
+            require(is_plain, f"a {type(layer).__name__} is sharded already; use the model as it is")
             slot.piece.was_trained = slot.piece.requires_grad  # type: ignore[attr-defined]  # its wholes are marked too
         self._whole = whole.data  # autograd does not see what is written through it: the values are the same as before
         self.wholes = self._views(whole)

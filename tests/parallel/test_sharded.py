@@ -445,6 +445,7 @@ def refusals(rank: int, world_size: int) -> None:
     assigned.load_state_dict(assigned.state_dict(), assign=True)
     with sharded.gathered() as whole:
         copied = sentence(lambda: copy.deepcopy(whole))
+    even = FullyShardedDataParallel(nn.Linear(2, 2, bias=False))
     sparse = FullyShardedDataParallel(nn.Embedding(4, 2, sparse=True))
     twice, silent = FullyShardedDataParallel(Chain()), FullyShardedDataParallel(_Silent())
     refused: list[tuple[Callable[[], Any], str]] = [
@@ -454,7 +455,11 @@ def refusals(rank: int, world_size: int) -> None:
         (lambda: thawed(batch(0)[0]), "parameter blocks.1.extra was added, replaced or unfrozen after sharding"),
         (lambda: grown(batch(0)[0]), "parameter norm.1.weight was added, replaced"),
         (lambda: assigned(batch(0)[0]), "parameter embedding.weight was added, replaced"),
-        (lambda: FullyShardedDataParallel(sharded), "a FullyShardedDataParallel averages its gradients already; wrap"),
+        (
+            lambda: FullyShardedDataParallel(sharded),
+            "a FullyShardedDataParallel averages its gradients already; use it",
+        ),
+        (lambda: FullyShardedDataParallel(even.module), "a Linear is sharded already; use the model as it is"),
         (lambda: sparse(torch.tensor([1])).sum().backward(), "build the Embedding with sparse=False"),
         (
             lambda: loss_of(twice, *batch(0)).backward(create_graph=True),
