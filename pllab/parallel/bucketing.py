@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import nn
 
+from pllab.arguments import require
+
 
 class Bucket:
     """The gradients of some parameters side by side in one flat tensor.
@@ -78,13 +80,19 @@ class Bucket:
         assert gradient is not None, "the hook runs after the gradient was accumulated"
         if gradient is view and divisor == 1:
             return
-        if gradient.is_sparse:
-            raise ValueError(
-                f"a parameter of shape {list(parameter.shape)} has a sparse gradient, which no flat bucket "
-                "can hold; build the Embedding with sparse=False"
-            )
-        torch.div(gradient, divisor, out=view)
+        torch.div(dense(gradient), divisor, out=view)
         parameter.grad = view
+
+
+def dense(gradient: torch.Tensor) -> torch.Tensor:
+    """The gradient, which a flat tensor is to hold.
+
+    Raises:
+        ValueError: it is the sparse gradient of an Embedding.
+    """
+    told = f"a parameter of shape {list(gradient.shape)} has a sparse gradient, which no flat tensor can hold"
+    require(not gradient.is_sparse, f"{told}; build the Embedding with sparse=False")
+    return gradient
 
 
 def plan_buckets(

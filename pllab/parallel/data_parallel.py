@@ -39,6 +39,13 @@ class Averaging(nn.Module):
     _is_synchronizing = True
     _is_in_backward = False
 
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        for part in module.modules():
+            is_plain = not isinstance(part, Averaging)
+            require(is_plain, f"a {type(part).__name__} averages its gradients already; use it as it is")
+        self.module = module
+
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Collect gradients without sending them; the next backward outside sends the sum of all of them.
@@ -106,8 +113,8 @@ class DataParallel(Averaging):
         mesh: its dp axis is averaged over; by default all ranks are.
 
     Raises:
-        ValueError: the strategy is unknown, buckets have no size, there is nothing to train, or the ranks have
-            different models.
+        ValueError: the strategy is unknown, buckets have no size, there is nothing to train, the ranks have
+            different models, or the module is wrapped already.
 
     Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020.
     """
@@ -120,7 +127,7 @@ class DataParallel(Averaging):
         *,
         mesh: comm.Mesh | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(module)
         self._group = comm.group_of(mesh, "dp")
         self._num_ranks = comm.world_size(self._group)
         is_known = strategy in (None, "flat", "overlapped")
@@ -130,7 +137,6 @@ class DataParallel(Averaging):
         self._chosen, self._bucket_bytes = strategy, bucket_bytes
         check_same_model(module, self._group)
         broadcast_parameters(module, self._group)
-        self.module = module
         self._hooks: list[Any] = []
         self._works: list[Any] = []
         self._plan()

@@ -34,7 +34,7 @@ from pllab import comm
 from pllab.arguments import require
 from pllab.parallel.averaging import check_same_model
 from pllab.parallel.data_parallel import Averaging, weak_hook
-from pllab.parallel.shards import Initialise, Unit, give_first_values, layers_of_classes, owned_slots
+from pllab.parallel.shards import Initialise, Unit, check_parameters, give_first_values, layers_of_classes, owned_slots
 
 
 class FullyShardedDataParallel(Averaging):
@@ -50,11 +50,15 @@ class FullyShardedDataParallel(Averaging):
     The wrapped model is `.module`; `gathered()` makes it whole. Rank 0's weights are taken. A parameter that no rank
     used keeps `grad = None`. A model on the meta device is made unit by unit, so that no rank ever holds all of it.
 
+    All ranks run the same units in the same order, because messages are paired by their order. Of experts, of which
+    each rank may run other ones, name the block around them in `units`. An optimizer sees pieces, so one that looks at
+    more than one number at a time (LBFGS, Adafactor, LAMB) takes other steps than with the whole model.
+
     Args:
         module: the same model on each rank; layers are expected to run in the order of their definition.
         zero: what is sharded, see above.
         units: classes of the layers that are gathered one at a time; by default the children of the longest
-            ModuleList.
+            ModuleList outside other lists, and in place of a child that is a list or dict, what is in it.
         mesh: shard over its axis dp; by default over all ranks.
         mixed_precision: the type in which the model computes and gradients travel; shards keep their own.
         initialise: gives the parameters of a module of a model on the meta device their first values; called with each
@@ -62,8 +66,9 @@ class FullyShardedDataParallel(Averaging):
         share_memory: whether gloo ranks of one host sum gradients in shared memory, or always by messages.
 
     Raises:
-        ValueError: zero is none of 1, 2, 3, there is no layer of a class, the ranks have different models, or nothing
-            gives first values to one on the meta device.
+        ValueError: zero is none of 1, 2, 3, there is no layer of a class, the ranks have different models, nothing
+            gives first values to one on the meta device, or the module is wrapped already; in forward, also if
+            parameters were added, replaced or unfrozen since.
 
     Source: see above. Lesson 13.
     """
@@ -79,10 +84,9 @@ class FullyShardedDataParallel(Averaging):
         initialise: Initialise | None = None,
         share_memory: bool = True,
     ) -> None:
-        super().__init__()
-        is_stage = zero in (1, 2, 3)
-        require(is_stage, f"zero is {zero}; give 1 (optimizer state), 2 (and gradients) or 3 (and parameters)")
-        self.module, self.zero, self.mixed_precision = module, zero, mixed_precision
+        super().__init__(module)
+        require(zero in (1, 2, 3), f"zero is {zero}; give 1 (optimizer state), 2 (and gradients) or 3 (and parameters)")
+        self.zero, self.mixed_precision = zero, mixed_precision
         self._group = group = comm.group_of(mesh, "dp")
         check_same_model(module, group)
         device = next(module.parameters()).device
@@ -94,7 +98,7 @@ class FullyShardedDataParallel(Averaging):
         self._sums = _GradientSums(self._all, self._device, group, share_memory)
         where = "in shared memory, as all ranks are on this host" if self._sums.is_shared else "by messages"
         self.reason = f"ZeRO-{zero}: {len(self._units)} units and the root, gradients summed {where}"
-        self._is_held = False
+        self._is_held = self._was_stepped = False
         self.most_gathered = 0
         """The most units besides the root that were whole, or on their way to be, at the same time."""
         for index, unit in enumerate(self._units):
@@ -103,7 +107,6 @@ class FullyShardedDataParallel(Averaging):
         for index, unit in enumerate(self._all):
             for _, whole in unit.trained:
                 whole.register_post_accumulate_grad_hook(weak_hook(self._arrived, index))
-        self._was_stepped = False
         # Not from the pieces' version counters alone: a fused optimizer leaves them as they are. Without the model the
         # hook does nothing, and stays: Python may free a model while torch goes through these hooks.
         register_optimizer_step_post_hook(weak_hook(self._stepped))
@@ -121,7 +124,12 @@ class FullyShardedDataParallel(Averaging):
             self._root.show(self._root.wholes if self._is_in_backward else self._root.pieces)
         if not self._watch(result, len(self._units)):
             self._free(self._root)
+            self._was_stepped = True  # weights swapped in for an evaluation, through `.data`, leave no trace either
         return result
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        """Refuse copies and pickles, also those of the module, whose hooks lead here: the wholes have no memory."""
+        raise ValueError("a sharded model cannot be copied; load gathered().state_dict() into a plain model")
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -179,11 +187,11 @@ class FullyShardedDataParallel(Averaging):
 
     def _refresh(self) -> None:
         """Gather again what the optimizer has changed since."""
+        check_parameters(self.module)
         is_changed = [self._was_stepped, *(unit.notice_change() for unit in self._all)]  # every unit is to notice
         self._was_stepped = False
-        if any(is_changed):
-            for unit in self._all:
-                unit.free()
+        for unit in self._all if any(is_changed) else ():
+            unit.free()
 
     def _stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Another model's optimizer may step on one rank alone, which must not gather alone."""
@@ -211,8 +219,7 @@ class FullyShardedDataParallel(Averaging):
     def _before_forward(self, index: int, *_: Any) -> None:
         if self._is_held:
             return
-        unit = self._units[index]
-        self._gather(unit)
+        self._gather(unit := self._units[index])
         if not self._is_in_backward:  # where a checkpoint computes it again
             self._prefetch(index + 1)
         unit.show(unit.wholes)
@@ -235,7 +242,7 @@ class FullyShardedDataParallel(Averaging):
             leaves += tree_leaves([getattr(leaf, field.name) for field in fields(leaf)])
         found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         for leaf in () if found else leaves:
-            is_open = not hasattr(leaf, "__dict__") or is_dataclass(leaf)
+            is_open = (leaf is not None or self.zero < 3) and not hasattr(leaf, "__dict__") or is_dataclass(leaf)
             require(is_open, f"a {type(leaf).__name__} hides its tensors; return them in a tuple, dict or dataclass")
         if tensors := [tensor for tensor in found if tensor.requires_grad]:
             register_multi_grad_hook(tensors, lambda _: self._before_backward(index), mode="any")
@@ -273,6 +280,8 @@ class FullyShardedDataParallel(Averaging):
             unit.num_missing = len(unit.trained)
 
     def _before_backward(self, index: int) -> None:
+        is_first_order = self.zero < 3 or not torch.is_grad_enabled()
+        require(is_first_order, "zero=3 frees weights that a double backward needs; take zero=1")
         self._enter_backward()
         for unit in self._units[index + 1 :]:  # autograd runs what was made last first, so these are through
             self._free(unit)

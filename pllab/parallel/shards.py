@@ -19,6 +19,7 @@ from torch import nn
 from pllab import comm
 from pllab.arguments import require
 from pllab.comm.devices import fork_rng
+from pllab.parallel.bucketing import dense
 from pllab.parallel.tensor import gather_slices, slice_of, split_of, whole_of
 
 if TYPE_CHECKING:
@@ -78,6 +79,10 @@ class Unit:
         self._storage, self._num_bytes = whole.untyped_storage(), whole.untyped_storage().nbytes()
         self.dtype, self.device, self.whole_numel = dtype, device, whole.numel()
         self._sizes = [*sizes, whole.numel() - sum(sizes)]
+        for slot in slots:
+            is_plain = not hasattr(slot.piece, "piece_of")
+            require(is_plain, f"a {type(layer).__name__} is sharded already; use the model as it is")
+            slot.piece.was_trained = slot.piece.requires_grad  # type: ignore[attr-defined]  # its wholes are marked too
         self._whole = whole.data  # autograd does not see what is written through it: the values are the same as before
         self.wholes = self._views(whole)
         self.trained = [pair for pair in zip(self.pieces, self.wholes, strict=True) if pair[1].requires_grad]
@@ -170,7 +175,7 @@ class Unit:
         *views, padding = flat.split(self._sizes)
         padding.zero_()
         for whole, view in zip(self.wholes, views, strict=True):
-            view.zero_() if whole.grad is None else view.copy_(whole.grad.flatten())
+            view.zero_() if whole.grad is None else view.copy_(dense(whole.grad).flatten())
 
     def drop_gradients(self) -> None:
         """Free the whole gradients."""
@@ -191,14 +196,36 @@ class Unit:
 def layers_of_classes(module: nn.Module, classes: Sequence[type[nn.Module]] | None) -> list[nn.Module]:
     """The layers to gather one at a time, none inside another."""
     if classes is None:
-        lists = [list(part) for part in module.modules() if isinstance(part, nn.ModuleList)]
-        return max(lists, key=len, default=[])
+        lists = [part for part in module.modules() if isinstance(part, nn.ModuleList)]
+        inside = {part for each in lists for part in each.modules() if part is not each}
+        longest = max((each for each in lists if each not in inside), key=len, default=())
+        return [layer for part in longest for layer in _called(part)]
     found = [part for part in module.modules() if isinstance(part, tuple(classes))]
     for wanted in classes:
         if not any(isinstance(part, wanted) for part in found):
             raise ValueError(f"{type(module).__name__} has no layer of class {wanted.__name__}; name its own in units")
     inner = {id(part) for each in found for part in each.modules() if part is not each}
     return [each for each in found if id(each) not in inner]
+
+
+def _called(layer: nn.Module) -> list[nn.Module]:
+    """The layer, or what is called in its place if it has no forward, as a ModuleList has none."""
+    if type(layer).forward is not nn.Module.forward:
+        return [layer]
+    return [inner for part in layer.children() for inner in _called(part)]
+
+
+def check_parameters(module: nn.Module) -> None:
+    """Refuse a module that has got parameters since it was sharded, which would not be trained.
+
+    Raises:
+        ValueError: one is no piece and no whole of a unit, or was frozen when the unit was made.
+    """
+    for name, parameter in module.named_parameters():
+        told = f"parameter {name} was added, replaced or unfrozen after sharding, so nothing would train it"
+        # A piece and its wholes are marked, anything else is not.
+        is_known = getattr(parameter, "was_trained", -1) >= parameter.requires_grad
+        require(is_known, f"{told}; change the model first, then shard it")
 
 
 def owned_slots(module: nn.Module, layers: Sequence[nn.Module]) -> list[tuple[nn.Module, list[Slot]]]:

@@ -195,7 +195,22 @@ def _parameter(whole: torch.Tensor, dim: int, parts: int, group: comm.Group | No
     return parameter
 
 
-class _SplitLinear(nn.Module):
+class _SplitLayer(nn.Module):
+    """Marks its parameters with how they are split, also in copies and those that `load_state_dict` assigns to it."""
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        super().register_parameter(name, param)
+        splits: dict[str, Split | None] = self.__dict__.setdefault("_splits", {})
+        if param is not None and (split := splits.setdefault(name, split_of(param))) is not None:
+            param.split_over = split  # type: ignore[attr-defined]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for name, parameter in self._parameters.items():
+            self.register_parameter(name, parameter)
+
+
+class _SplitLinear(_SplitLayer):
     """What both linear layers share: a slice of the weight, in the layout in which the whole came."""
 
     weight: nn.Parameter
@@ -305,7 +320,7 @@ def _once(x: torch.Tensor, group: comm.Group | None) -> torch.Tensor:
     return torch.zeros_like(x) if comm.rank(group) else x.view_as(x)
 
 
-class VocabParallelEmbedding(nn.Module):
+class VocabParallelEmbedding(_SplitLayer):
     """An embedding of which each rank has some of the rows; other ranks' ids give zeros, and the sum is complete.
 
     Example, 5 rows of which rank 0 has 0 to 2: ids [1, 4] give [row 1, 0] and [0, row 4], together [row 1, row 4].

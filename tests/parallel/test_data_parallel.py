@@ -377,6 +377,7 @@ def test_evaluation_sends_nothing_and_a_dropped_wrapper_frees_its_buckets_and_st
         (nn.Linear(1, 1), {"strategy": "eager"}, "strategy 'eager' is unknown; choose flat or overlapped, or leave"),
         (nn.Linear(1, 1), {"bucket_bytes": 0}, "bucket_bytes=0 holds nothing"),
         (nn.Linear(1, 1).requires_grad_(False), {}, "all 2 parameters of Linear are frozen"),
+        (DataParallel(nn.Linear(1, 1)), {}, "a DataParallel averages its gradients already; use it as it is"),
     ],
 )
 def test_bad_arguments(module: nn.Module, given: dict[str, Any], sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -258,6 +259,34 @@ def steps_may_write_through_data(rank: int, world_size: int, zero: int, in_place
     assert_close(gathered(model), weights(plain))
 
 
+@PROGRAMS.add(zero=(1, 2, 3))
+def weights_swapped_in_for_an_evaluation_leave_no_trace(rank: int, world_size: int, zero: int) -> None:
+    """As a running average of the weights is, through `.data`, which no version counter shows."""
+    model = FullyShardedDataParallel(Chain(), zero=zero)
+    kept = [parameter.detach().clone() for parameter in model.parameters()]
+    for factor in (0, 1):
+        for parameter, value in zip(model.parameters(), kept, strict=True):
+            parameter.data.copy_(factor * value)
+        with torch.no_grad():
+            assert model(batch(0)[0]).any() == bool(factor)
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    assert not model(batch(0)[0]).any()
+
+
+@PROGRAMS.add(zero=(1, 3))
+def parameters_may_be_frozen_afterwards(rank: int, world_size: int, zero: int) -> None:
+    plain, chain = Chain(), Chain()
+    model = FullyShardedDataParallel(chain, zero=zero)
+    for each in (plain, chain):
+        each.blocks[1].requires_grad_(False)
+    loss_of(model, *share(0, rank, world_size)).backward()
+    loss_of(plain, *batch(0)).backward()
+    sgd(plain).step()
+    sgd(model).step()
+    assert_close(gathered(model), weights(plain))
+
+
 @dataclass
 class _Answer:
     logits: torch.Tensor
@@ -410,7 +439,33 @@ def refusals(rank: int, world_size: int) -> None:
     mixed = nn.Linear(2, 2)
     mixed.bias = nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
     half = FullyShardedDataParallel(Chain()).bfloat16()
+    sharded, thawed, grown, assigned = (FullyShardedDataParallel(Chain(freeze=True)) for _ in range(4))
+    thawed.requires_grad_(True)
+    grown.module.norm = nn.Sequential(grown.module.norm, nn.Linear(6, 6).double())
+    assigned.load_state_dict(assigned.state_dict(), assign=True)
+    with sharded.gathered() as whole:
+        copied = sentence(lambda: copy.deepcopy(whole))
+    even = FullyShardedDataParallel(nn.Linear(2, 2, bias=False))
+    sparse = FullyShardedDataParallel(nn.Embedding(4, 2, sparse=True))
+    twice, silent = FullyShardedDataParallel(Chain()), FullyShardedDataParallel(_Silent())
     refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: copy.deepcopy(sharded), "a sharded model cannot be copied"),
+        (lambda: copy.deepcopy(sharded.module), copied),
+        (lambda: torch.save(sharded, io.BytesIO()), "load gathered().state_dict() into a plain model"),
+        (lambda: thawed(batch(0)[0]), "parameter blocks.1.extra was added, replaced or unfrozen after sharding"),
+        (lambda: grown(batch(0)[0]), "parameter norm.1.weight was added, replaced"),
+        (lambda: assigned(batch(0)[0]), "parameter embedding.weight was added, replaced"),
+        (
+            lambda: FullyShardedDataParallel(sharded),
+            "a FullyShardedDataParallel averages its gradients already; use it",
+        ),
+        (lambda: FullyShardedDataParallel(even.module), "a Linear is sharded already; use the model as it is"),
+        (lambda: sparse(torch.tensor([1])).sum().backward(), "build the Embedding with sparse=False"),
+        (
+            lambda: loss_of(twice, *batch(0)).backward(create_graph=True),
+            "zero=3 frees weights that a double backward needs; take zero=1",
+        ),
+        (lambda: silent(batch(0)[0]), "a NoneType hides its tensors"),
         (lambda: half(batch(0)[0]), " on cpu; cast or move the model before it is sharded"),
         (lambda: FullyShardedDataParallel(Chain(), zero=4), "zero is 4; give 1"),
         (lambda: FullyShardedDataParallel(Chain(), units=[nn.Conv2d]), "Chain has no layer of class Conv2d"),
@@ -421,6 +476,13 @@ def refusals(rank: int, world_size: int) -> None:
     ]
     for action, words in refused:
         assert words in sentence(action)
+
+
+class _Silent(Chain):
+    """A model that keeps its result to itself."""
+
+    def forward(self, tokens: torch.Tensor) -> None:
+        self.logits = super().forward(tokens)
 
 
 def nine_rows_on_any_number_of_ranks(rank: int, world_size: int) -> None:
@@ -445,3 +507,46 @@ def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
 def test_any_number_of_ranks(size: int) -> None:
     programs = {"step": nine_rows_on_any_number_of_ranks}
     assert comm.launch(failures, size, programs, backend="gloo", timeout_s=120) == [{}] * size
+
+
+# One process alone.
+
+
+class _Experts(nn.Module):
+    """A block that calls one of many layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.experts[3](x)
+
+
+class _Nested(nn.Module):
+    """A list of lists, none of which is called itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = nn.ModuleList(
+            [nn.ModuleList([nn.Linear(4, 4), nn.LayerNorm(4)]), nn.ModuleDict({"block": _Experts()})]
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for step in self.steps:
+            for layer in step.children():
+                x = x + layer(x)
+        return x
+
+
+@pytest.mark.parametrize("zero", [1, 3])
+def test_units_are_what_is_called_of_the_outermost_list(zero: int) -> None:
+    """Not its own lists, nor a longer one inside a block."""
+    model = _Nested()
+    plain = copy.deepcopy(model)
+    sharded = FullyShardedDataParallel(model, zero=zero)
+    for each in (plain, sharded):
+        each(torch.ones(2, 4)).square().sum().backward()
+        torch.optim.SGD(each.parameters(), lr=0.1).step()
+    assert "3 units" in sharded.reason
+    assert_close(gathered(sharded), weights(plain))

@@ -1,5 +1,6 @@
 """The split layers against the whole ones, on 2 and on 4 ranks."""
 
+import copy
 from collections.abc import Callable
 from functools import cache
 
@@ -11,6 +12,7 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from pllab import comm
+from pllab.parallel import clip_grad_norm
 from pllab.parallel.tensor import (
     ColumnParallelLinear,
     RowParallelLinear,
@@ -162,6 +164,21 @@ def slices_differ_by_one_at_most_and_say_how_they_are_split(rank: int, world_siz
             sizes = comm.all_gather_object(parameter.shape[split.dim])
             assert sum(sizes) == split.size and max(sizes) - min(sizes) <= split.parts
             assert parameter.untyped_storage().nbytes() == parameter.nbytes  # it does not keep the whole alive
+
+
+@PROGRAMS.add()
+def copies_and_weights_put_in_their_place_stay_marked(rank: int, world_size: int) -> None:
+    """By which `clip_grad_norm` tells how much of a gradient each rank has."""
+    model, assigned = Parallel(Whole()), Parallel(Whole())
+    copied = copy.deepcopy(model)
+    assigned.load_state_dict({name: tensor.clone() for name, tensor in model.state_dict().items()}, assign=True)
+    marks = [
+        [split_of(p) for _, p in each.named_parameters(remove_duplicate=False)] for each in (model, copied, assigned)
+    ]
+    assert marks[0] == marks[1] == marks[2]
+    for each in (model, copied):
+        weighted(each(batch())).backward()
+    assert clip_grad_norm(model, 1e9) == clip_grad_norm(copied, 1e9)
 
 
 @PROGRAMS.add()
