@@ -23,7 +23,6 @@ from pllab.comm.collectives import (
     reduce_scatter_async,
     ring_pass,
     send,
-    summed,
     world_size,
 )
 from pllab.comm.errors import PeerError, RankError
@@ -78,7 +77,6 @@ __all__ = [
     "setup",
     "shared_buffer",
     "slow_link",
-    "summed",
     "teardown",
     "traffic",
     "tree_broadcast",

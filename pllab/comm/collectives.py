@@ -93,31 +93,6 @@ def all_reduce(
     _start("all_reduce", partial(dist.all_reduce, tensor, operation, group=group), tensor.nbytes).wait()
 
 
-def summed(tensor: torch.Tensor, group: Group | None = None) -> torch.Tensor:
-    """The sum over all ranks as a new tensor: one `all_reduce` of a copy.
-
-    Two ranks on CPUs swap their tensors instead: that is one trip of a message, and gloo's all-reduce is two. A rank
-    sends as many bytes either way.
-
-    Raises:
-        PeerError: another rank went away or did not come in time.
-    """
-    total = tensor.clone(memory_format=torch.contiguous_format)
-    if world_size(group) != 2 or not total.is_cpu:
-        all_reduce(total, group)
-        return total
-    note_tensor("all_reduce", total, group=group)
-    _start("all_reduce", partial(_add_other, total, group), total.nbytes).wait()
-    return total
-
-
-def _add_other(total: torch.Tensor, group: Group | None) -> None:
-    """Add what the other rank of two has; both get the same bits, because a + b is b + a."""
-    came, other = torch.empty_like(total), in_world(1 - rank(group), group)
-    _exchange(total, other, came, other, group)
-    total += came
-
-
 class Pending:
     """A message under way: `wait()` returns when the tensor holds the result."""
 
@@ -282,16 +257,15 @@ def ring_pass(tensor: torch.Tensor) -> torch.Tensor:
     received, following, previous = torch.empty_like(tensor), (number + 1) % size, (number - 1) % size
     note_tensor("send", tensor, following)
     note_tensor("receive", received, previous)
-    _start("ring_pass", partial(_exchange, tensor, following, received, previous), tensor.nbytes).wait()
-    return received
-
-
-def _exchange(sent: torch.Tensor, to: int, came: torch.Tensor, source: int, group: Group | None = None) -> None:
-    """Send to one rank of the world and receive from one, which may be the same."""
     # In one batch, because nccl makes single messages one after the other, and a ring of sends would wait for ever.
-    both = [dist.P2POp(dist.irecv, came, source, group), dist.P2POp(dist.isend, sent, to, group)]
-    for work in dist.batch_isend_irecv(both):
-        work.wait()
+    both = [dist.P2POp(dist.irecv, received, previous), dist.P2POp(dist.isend, tensor, following)]
+
+    def exchange() -> None:
+        for work in dist.batch_isend_irecv(both):
+            work.wait()
+
+    _start("ring_pass", exchange, tensor.nbytes).wait()
+    return received
 
 
 def _check_peer(action: str, peer: int, group: Group | None = None) -> None:

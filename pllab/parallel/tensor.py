@@ -51,12 +51,12 @@ def copy_in(x: torch.Tensor, group: comm.Group | None = None) -> torch.Tensor:
     A value on its way into split layers gets a term of its gradient from each rank, so backward adds them up. The first
     two steps are f and g of Megatron-LM, the next two take their place under sequence parallelism.
     """
-    return _step(x, group, _same, partial(comm.summed, group=group))
+    return _step(x, group, _same, partial(_summed, group=group))
 
 
 def reduce_out(x: torch.Tensor, group: comm.Group | None = None) -> torch.Tensor:
     """Add up the terms of all ranks, [1, 2] and [10, 20] to [11, 22]; see `copy_in`."""
-    return _step(x, group, partial(comm.summed, group=group), _same)
+    return _step(x, group, partial(_summed, group=group), _same)
 
 
 def gather_in(x: torch.Tensor, dim: int, group: comm.Group | None = None) -> torch.Tensor:
@@ -118,6 +118,12 @@ def _step(x: torch.Tensor, group: comm.Group | None, there: Step, back: Step) ->
 
 def _same(x: torch.Tensor) -> torch.Tensor:
     return x.view_as(x)
+
+
+def _summed(x: torch.Tensor, group: comm.Group | None) -> torch.Tensor:
+    total = x.clone(memory_format=torch.contiguous_format)  # others may hold x, and the sum is made in place
+    comm.all_reduce(total, group)
+    return total
 
 
 def _sliced(x: torch.Tensor, dim: int, group: comm.Group | None) -> torch.Tensor:
@@ -444,7 +450,9 @@ class _CrossEntropy(torch.autograd.Function):
         comm.all_reduce(highest, group, comm.MAX)
         softmax = logits - highest.unsqueeze(-1)
         target = softmax.gather(-1, index.unsqueeze(-1)).squeeze(-1).masked_fill(is_elsewhere, 0.0)
-        total, target = comm.summed(torch.stack([softmax.exp_().sum(-1), target]), group)
+        message = torch.stack([softmax.exp_().sum(-1), target])
+        comm.all_reduce(message, group)
+        total, target = message
         ctx.save_for_backward(softmax.div_(total.unsqueeze(-1)), index, is_elsewhere, is_ignored)
         ctx.dtype = logits.dtype
         return (total.log() - target).masked_fill(is_ignored, 0.0)

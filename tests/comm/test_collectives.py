@@ -13,27 +13,10 @@ from pllab.comm.group_calls import hear_calls
 MEMBERS = [[0, 1], [1, 2], [0, 1, 2]]
 
 
-def swap_in_pairs(number, size):
-    """The sums of two overlapping pairs, of uneven numbers and of a view; only the terms go over the wire."""
-    terms = torch.tensor([[0.1, 0.7], [1e8, 0.3]]).T * 10.0**number
-    heard: list[str] = []
-    sums = []
-    for group in comm.make_groups([[0, 1], [1, 2]]):
-        with hear_calls(lambda call: heard.append(call.name)):
-            sums.append(comm.summed(terms, group))
-        by_torch = terms.clone()
-        comm.all_reduce(by_torch, group)
-        assert torch.equal(sums[-1], by_torch)
-    return [total.tolist() for total in sums], heard
-
-
 def exchange(number, size):
     """What each operation gives a rank whose number is a decimal place."""
-    total, later, from_last, term = (torch.tensor([10.0**number]) for _ in range(4))
+    total, later, from_last = (torch.tensor([10.0**number]) for _ in range(3))
     comm.all_reduce(total)
-    with comm.record_messages() as ledger:
-        apart = comm.summed(term)
-    assert (apart.item(), term.item(), ledger.count("all_reduce"), ledger.count()) == (total.item(), 10.0**number, 1, 1)
     comm.all_reduce_async(later).wait()
     comm.broadcast(from_last, source=size - 1)
     comm.barrier()
@@ -75,7 +58,6 @@ def left_alone(number, size):
         return None
     ways = {
         "all_reduce": lambda: comm.all_reduce(torch.ones(1)),
-        "a swap": lambda: comm.summed(torch.ones(1)),
         "over a link": lambda: comm.all_reduce_async(torch.ones(1)).wait(),
         "around a ring": lambda: comm.ring_all_reduce(torch.ones(4)),
     }
@@ -144,16 +126,11 @@ def test_a_cpu_tensor_in_a_group_for_gpus_is_one_sentence_with_the_way_out(group
         )
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 4])
 def test_every_rank_gets_the_sum_the_copy_and_the_objects(size):
     total, objects = float("1" * size), [{"rank": number} for number in range(size)]
     expected = (total, total, 10.0 ** (size - 1), objects)
     assert comm.launch(exchange, size, backend="gloo", timeout_s=60) == [expected] * size
-
-
-def test_two_ranks_swap_their_terms_and_get_the_same_bits():
-    (first, heard), (middle, _), (last, _) = comm.launch(swap_in_pairs, 3, backend="gloo", timeout_s=60)
-    assert (first + last, heard) == (middle, ["receive", "send"])
 
 
 def test_rings_of_three_and_groups_that_overlap():
