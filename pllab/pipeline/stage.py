@@ -132,7 +132,7 @@ class StageWork:
         trains = torch.is_grad_enabled()
         again = trains and self._recompute
         buffers = [*self._stage.module.buffers()] if again else []
-        before = again and _writes_to(buffers)
+        before = _writes_to(buffers) if again else []
         # To be computed again or not, it makes a graph: without one torch may pick kernels that round otherwise.
         outputs = self.run(microbatch, inputs)
         if again and _writes_to(self._stage.module.buffers()) != before:
