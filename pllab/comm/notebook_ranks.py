@@ -196,7 +196,8 @@ class Ranks:
         self._cluster.interrupt(_still_running(replies))
         if not _settle(replies, _HEAR_S):
             self._cluster.cut_wires()  # a rank waits inside gloo, which does not notice an interrupt
-            self._cluster.interrupt(_still_running(replies))
+            if not _settle(replies, _HEAR_S):  # a second interrupt while the first is handled would be printed
+                self._cluster.interrupt(_still_running(replies))
         if not _settle(replies, 3 * _HEAR_S) or not self._renew():
             who = listed(_still_running(replies) or range(self.num_ranks))
             self.stop()
