@@ -92,6 +92,7 @@ def hear_calls(listener: Listener) -> Iterator[None]:
     """
     with _changing:
         if not _listeners:
+            _undo.callback(_batches.clear)  # a call in one may have raised, and torch never ended it
             hearing = dict.fromkeys(_METHODS, _heard) | {"_start_coalescing": _begun, "_end_coalescing": _ended}
             # From vars: getattr gives a bare function, which would no longer pass the group when it is put back.
             for name, method in [(name, vars(ProcessGroup)[name]) for name in hearing if name in vars(ProcessGroup)]:

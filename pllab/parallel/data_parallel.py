@@ -11,10 +11,12 @@ the way with the fewest copies wins: one sum in shared memory, or one message wh
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from pllab import comm
 from pllab.arguments import require
@@ -271,3 +273,21 @@ def weak_hook(method: Callable[..., None], *first: Any) -> Callable[..., None]:
             bound(*first, *arguments)
 
     return hook
+
+
+def tensors_in(result: Any, *, may_be_none: bool) -> list[torch.Tensor]:
+    """The tensors of what a module has returned, also of dataclasses.
+
+    Example: `tensors_in({"logits": logits, "cache": None}, may_be_none=False)` -> `[logits]`.
+
+    Raises:
+        ValueError: it has none, but an object that may hide some, or None where that is not allowed.
+    """
+    leaves = tree_leaves(result)
+    for leaf in filter(is_dataclass, leaves):  # this list grows meanwhile: one may be in another
+        leaves += tree_leaves([getattr(leaf, field.name) for field in fields(leaf)])
+    found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    for leaf in () if found else leaves:
+        is_open = may_be_none if leaf is None else not hasattr(leaf, "__dict__") or is_dataclass(leaf)
+        require(is_open, f"a {type(leaf).__name__} hides its tensors; return them in a tuple, dict or dataclass")
+    return found

@@ -20,7 +20,6 @@ Source: Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (PyTorch FSDP); torch.d
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
 
@@ -28,12 +27,12 @@ import torch
 from torch import nn
 from torch.autograd.graph import register_multi_grad_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from pllab import comm
 from pllab.arguments import require
 from pllab.parallel.averaging import check_same_model
-from pllab.parallel.data_parallel import Averaging, weak_hook
+from pllab.parallel.data_parallel import Averaging, tensors_in, weak_hook
 from pllab.parallel.shards import Initialise, Unit, check_parameters, give_first_values, layers_of_classes, owned_slots
 
 
@@ -98,7 +97,8 @@ class FullyShardedDataParallel(Averaging):
         self._sums = _GradientSums(self._all, self._device, group, share_memory)
         where = "in shared memory, as all ranks are on this host" if self._sums.is_shared else "by messages"
         self.reason = f"ZeRO-{zero}: {len(self._units)} units and the root, gradients summed {where}"
-        self._is_held = self._was_stepped = False
+        self._is_held = False
+        self._was_stepped = False
         self.most_gathered = 0
         """The most units besides the root that were whole, or on their way to be, at the same time."""
         for index, unit in enumerate(self._units):
@@ -190,8 +190,9 @@ class FullyShardedDataParallel(Averaging):
         check_parameters(self.module)
         is_changed = [self._was_stepped, *(unit.notice_change() for unit in self._all)]  # every unit is to notice
         self._was_stepped = False
-        for unit in self._all if any(is_changed) else ():
-            unit.free()
+        if any(is_changed):
+            for unit in self._all:
+                unit.free()
 
     def _stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Another model's optimizer may step on one rank alone, which must not gather alone."""
@@ -219,7 +220,8 @@ class FullyShardedDataParallel(Averaging):
     def _before_forward(self, index: int, *_: Any) -> None:
         if self._is_held:
             return
-        self._gather(unit := self._units[index])
+        unit = self._units[index]
+        self._gather(unit)
         if not self._is_in_backward:  # where a checkpoint computes it again
             self._prefetch(index + 1)
         unit.show(unit.wholes)
@@ -237,13 +239,7 @@ class FullyShardedDataParallel(Averaging):
 
     def _watch(self, result: Any, index: int) -> bool:
         """Call `_before_backward` when the first gradient of a result is known; False if there will be none."""
-        leaves = tree_leaves(result) if torch.is_grad_enabled() else []
-        for leaf in filter(is_dataclass, leaves):  # this list grows meanwhile: one may be in another
-            leaves += tree_leaves([getattr(leaf, field.name) for field in fields(leaf)])
-        found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        for leaf in () if found else leaves:
-            is_open = (leaf is not None or self.zero < 3) and not hasattr(leaf, "__dict__") or is_dataclass(leaf)
-            require(is_open, f"a {type(leaf).__name__} hides its tensors; return them in a tuple, dict or dataclass")
+        found = tensors_in(result, may_be_none=self.zero < 3) if torch.is_grad_enabled() else []
         if tensors := [tensor for tensor in found if tensor.requires_grad]:
             register_multi_grad_hook(tensors, lambda _: self._before_backward(index), mode="any")
         return bool(tensors)

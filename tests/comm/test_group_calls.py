@@ -44,6 +44,17 @@ def test_the_last_listener_hears_first_and_one_that_raises_stops_the_call():
     assert dict(vars(ProcessGroup)) == before
 
 
+def test_a_batch_that_nobody_ended_is_forgotten_with_the_last_listener(monkeypatch):
+    """As one in which a call raised; the calls after it are in no batch."""
+    monkeypatch.setattr(ProcessGroup, "_start_coalescing", lambda *_: None)
+    with hear_calls(lambda _: None):
+        dist.group.WORLD._start_coalescing()
+    steps = []
+    with hear_calls(lambda _: lambda work: HeardWork(work, steps.append)):
+        dist.all_reduce(torch.ones(1), async_op=True).wait()
+    assert steps == ["waiting", "waited"]
+
+
 def test_steps_of_a_handle_are_told_through_the_handles_of_other_listeners():
     steps = {"outer": [], "inner": []}
 
