@@ -89,7 +89,6 @@ class Unit:
         self.has_frozen = len(self.trained) < len(slots)
         self.num_missing = 0  # gradients of this backward that are not there yet
         self._pending: comm.Pending | None = None
-        self._version = -1
         self.free()
 
     @property
@@ -130,17 +129,15 @@ class Unit:
             self._pending.wait()
             self._pending = None
 
-    def notice_change(self) -> bool:
-        """Whether the pieces were written to since the last call; then the whole is out of date."""
+    def version(self) -> int:
+        """How often the pieces were written to; what was put in their place by `.data` is copied into this part."""
         mine, pairs = self._part.untyped_storage().data_ptr(), zip(self.pieces, self._places, strict=True)
         replaced = [pair for pair in pairs if pair[0].untyped_storage().data_ptr() != mine]
         for piece, place in replaced:  # by `piece.data = ...`
             now, before = (f"{x.dtype} {tuple(x.shape)} on {x.device}" for x in (piece, place))
             require(now == before, f"a piece of {before} has become {now}; cast or move the model before it is sharded")
             piece.data = place.copy_(piece.data)
-        version = sum(piece._version for piece in self.pieces)
-        is_changed, self._version = version != self._version or bool(replaced), version
-        return is_changed
+        return self._part._version + sum(piece._version for piece in self.pieces)
 
     def values(self) -> list[nn.Parameter]:
         """The parameters, whole and in their own type."""
@@ -250,14 +247,9 @@ def give_first_values(units: Sequence[Unit], initialise: Initialise | None, grou
 
     Parameters that are there come from rank 0. Those on the meta device are made here, the same on every rank, so that
     no rank ever holds all of a model and nothing is sent. A group that only counts messages has no values at all.
-
-    Raises:
-        ValueError: a buffer is on the meta device, or parameters are and there is no `initialise`.
     """
     root = units[-1].layer
-    for name, buffer in root.named_buffers():
-        if buffer.is_meta and comm.own_device().type != "meta":
-            raise ValueError(f"buffer {name} is on the meta device, and nothing says its values; make it on a real one")
+    for buffer in root.buffers():
         comm.broadcast(buffer, 0, group)
     inner = {id(part) for unit in units[:-1] for part in unit.layer.modules()}
     seed = torch.randint(2**62, (), device=comm.readable_device())
@@ -275,12 +267,10 @@ def _make_and_cut(unit: Unit, parts: Sequence[nn.Module], initialise: Initialise
     unit.show(real)
     is_made_here = any(piece.is_meta for piece in unit.pieces)
     for part in reversed(parts if is_made_here and unit.device.type != "meta" else []):
-        if initialise is None:
-            raise ValueError("the model is on the meta device; say with initialise= how to make its first values")
+        assert initialise is not None, "a model on the meta device needs initialise= for its first values"
         initialise(part)
     unit.cut(real, are_equal=is_made_here)
     unit.show(unit.pieces)
-    unit.notice_change()
 
 
 def _like(parameter: nn.Parameter, data: torch.Tensor) -> nn.Parameter:

@@ -250,12 +250,7 @@ def losses_on_split_logits_are_those_on_whole_ones(rank: int, world_size: int, d
 def refusals_come_on_every_rank_before_any_message(rank: int, world_size: int) -> None:
     logits = torch.zeros(2, bounds(VOCABULARY, rank, world_size)[1])
     share = f"dim 1 of [2, 7] is 7, which {world_size} ranks cannot share equally; give a multiple of {world_size}"
-    parts = "dim 0 of [4, 2] has no 3 equal parts; give parts that divide it"
-    assert sentence(lambda: ColumnParallelLinear.from_whole(torch.zeros(4, 2), parts=3)) == parts
     assert sentence(lambda: scatter_out(torch.zeros(2, 7), 1)) == share
-    if world_size > 1:
-        few = f"1 rows are too few for {world_size} ranks; use no more ranks than rows"
-        assert sentence(lambda: VocabParallelEmbedding(1, 2)) == few
     for wrong in (VOCABULARY, -1):
         with pytest.raises(IndexError):
             VocabParallelEmbedding(VOCABULARY, 2)(torch.tensor([0, wrong]))
@@ -290,7 +285,6 @@ def test_the_constructor_draws_what_a_linear_layer_draws() -> None:
         mine = layer()
         torch.manual_seed(0)
         assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), plain().parameters(), strict=True))
-        assert "4, 6" in repr(mine) or isinstance(mine, VocabParallelEmbedding)
 
 
 def test_layers_work_with_a_weight_put_in_their_place() -> None:
