@@ -4,7 +4,6 @@ Nothing keeps the workers in step. They share a process, so packets pass by refe
 """
 
 import atexit
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,7 +56,7 @@ class Lanes:
         self.devices = [torch.device(device) for device in devices]
         self._streams = [GpuStream(device) if is_gpu(device) else HostStream(device) for device in self.devices]
         self._gpus = [stream for stream in self._streams if isinstance(stream, GpuStream)]
-        self._workers: dict[int, Workers] = {}  # by process: threads do not follow one into its fork
+        self._workers: Workers | None = None
         self._at_work = threading.Lock()
 
     def __reduce__(self) -> tuple[type["Lanes"], tuple[list[torch.device]]]:
@@ -113,7 +112,7 @@ class Lanes:
 
     def close(self, patience_s: float = 10.0) -> None:
         """End the workers; the next run starts new ones."""
-        workers = self._workers.pop(os.getpid(), None)
+        workers, self._workers = self._workers, None
         if workers is not None:
             self._close_at_end.detach()
             workers.close(patience_s)
@@ -127,10 +126,10 @@ class Lanes:
         if not self._at_work.acquire(blocking=False):
             raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
         try:
-            if (process := os.getpid()) not in self._workers:
-                self._workers[process] = _one_for_each(self.devices)
-                self._close_at_end = weakref.finalize(self, self._workers[process].close)
-            yield self._workers[process]
+            if self._workers is None:
+                self._workers = _one_for_each(self.devices)
+                self._close_at_end = weakref.finalize(self, self._workers.close)
+            yield self._workers
         except (KeyboardInterrupt, Overdue):
             self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
             raise
