@@ -58,10 +58,3 @@ def test_numbers_of_other_libraries_become_pythons() -> None:
     plain = Costs(1.5, (2, 3), (0.5, 4.0), 0.25, 8)
     assert costs == plain and repr(costs) == repr(plain)
     assert simulate(one_f_one_b(2, 3), costs) == simulate(one_f_one_b(2, 3), plain)
-
-
-def test_a_stage_or_kind_without_cost_is_refused() -> None:
-    with pytest.raises(ValueError, match="given for 2 stages, but there is a stage 2"):
-        Costs(forward=(1.0, 2.0)).duration(2, Kind.F)
-    with pytest.raises(ValueError, match="no cost is known of 'U'"):
-        Costs().duration(0, Kind.U)
