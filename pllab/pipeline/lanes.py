@@ -3,7 +3,6 @@
 Nothing keeps the workers in step. They share a process, so packets pass by reference, and between GPUs as copies.
 """
 
-import atexit
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -114,11 +113,7 @@ class Lanes:
         """End the workers; the next run starts new ones."""
         workers, self._workers = self._workers, None
         if workers is not None:
-            self._close_at_end.detach()
             workers.close(patience_s)
-            late = [thread for thread in workers.threads if thread.is_alive()]
-            if late:  # a thread that is still in torch when Python ends aborts the process
-                atexit.register(Workers([], [], late).close)
 
     @contextmanager
     def _in_use(self) -> Iterator[Workers]:
@@ -128,7 +123,8 @@ class Lanes:
         try:
             if self._workers is None:
                 self._workers = _one_for_each(self.devices)
-                self._close_at_end = weakref.finalize(self, self._workers.close)
+                # Also when Python ends: a thread that is inside torch then aborts the process. Answers are not kept.
+                weakref.finalize(self, self._workers._replace(out_queues=[]).close)
             yield self._workers
         except (KeyboardInterrupt, Overdue):
             self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
