@@ -64,8 +64,8 @@ class FullyShardedDataParallel(Averaging):
         share_memory: whether gloo ranks of one host sum gradients in shared memory, or always by messages.
 
     Raises:
-        ValueError: zero is none of 1, 2, 3, there is no layer of a class, the ranks have different models, or the
-            module is wrapped already; in forward, also if parameters were added, replaced or unfrozen since.
+        ValueError: zero is none of 1, 2, 3, the ranks have different models, or the module is wrapped already; in
+            forward, also if parameters were added, replaced, unfrozen, cast or moved since.
 
     Source: see above. Lesson 13.
     """

@@ -73,7 +73,6 @@ class Unit:
         self.layer, self.slots = layer, slots
         self.numel = -(-sum(sizes) // num_ranks)
         self._part = torch.zeros(self.numel, dtype=own, device=device)
-        self._places: list[torch.Tensor] = []  # of the pieces in this part
         dtype = compute if compute is not None and own.is_floating_point else own
         whole = torch.empty(self.numel * num_ranks, dtype=dtype, device=device)
         self._storage, self._num_bytes = whole.untyped_storage(), whole.untyped_storage().nbytes()
@@ -130,14 +129,16 @@ class Unit:
             self._pending = None
 
     def version(self) -> int:
-        """How often the pieces were written to; what was put in their place by `.data` is copied into this part."""
-        mine, pairs = self._part.untyped_storage().data_ptr(), zip(self.pieces, self._places, strict=True)
-        replaced = [pair for pair in pairs if pair[0].untyped_storage().data_ptr() != mine]
-        for piece, place in replaced:  # by `piece.data = ...`
-            now, before = (f"{x.dtype} {tuple(x.shape)} on {x.device}" for x in (piece, place))
-            require(now == before, f"a piece of {before} has become {now}; cast or move the model before it is sharded")
-            piece.data = place.copy_(piece.data)
-        return self._part._version + sum(piece._version for piece in self.pieces)
+        """How often the pieces were written to.
+
+        Raises:
+            ValueError: one does not lie in this rank's part any more.
+        """
+        mine = self._part.untyped_storage().data_ptr()
+        is_mine = all(piece.untyped_storage().data_ptr() == mine for piece in self.pieces)
+        told = "a piece was cast, moved or replaced through .data, which nothing would gather"
+        require(is_mine, f"{told}; cast or move the model before it is sharded, and write into pieces in place")
+        return sum(piece._version for piece in self.pieces)
 
     def values(self) -> list[nn.Parameter]:
         """The parameters, whole and in their own type."""
@@ -157,8 +158,7 @@ class Unit:
         for slot, size in zip(self.slots, self._sizes, strict=False):
             piece = Piece(slot.shape, start, self.numel)
             low, high = piece.range_of(self._number)
-            self._places.append(self._part[taken : taken + high - low])
-            _become(slot.piece, self._places[-1])
+            _become(slot.piece, self._part[taken : taken + high - low])
             slot.piece.piece_of = piece  # type: ignore[attr-defined]  # read below and by `norms.py`
             start, taken = start + size, taken + high - low
 
@@ -198,9 +198,6 @@ def layers_of_classes(module: nn.Module, classes: Sequence[type[nn.Module]] | No
         longest = max((each for each in lists if each not in inside), key=len, default=())
         return [layer for part in longest for layer in _called(part)]
     found = [part for part in module.modules() if isinstance(part, tuple(classes))]
-    for wanted in classes:
-        if not any(isinstance(part, wanted) for part in found):
-            raise ValueError(f"{type(module).__name__} has no layer of class {wanted.__name__}; name its own in units")
     inner = {id(part) for each in found for part in each.modules() if part is not each}
     return [each for each in found if id(each) not in inner]
 

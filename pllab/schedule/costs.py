@@ -99,18 +99,12 @@ class Costs:
 
 
 def _cost(name: str, value: Any) -> PerStage | None:
-    """A cost with Python's numbers, which are written and compared the same everywhere.
-
-    An array without dimensions claims to be iterable, but is not.
-    """
+    """A cost with Python's numbers, which are written and compared the same everywhere."""
     if name == "backward" and value is None:
         return None
-    is_series = isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) != 0
-    if name not in _PER_STAGE or not is_series:
+    if name not in _PER_STAGE or not isinstance(value, Iterable):
         return _number(name, value)
-    if not (costs := tuple(_number(f"{name} of stage {stage}", one) for stage, one in enumerate(value))):
-        raise ValueError(f"{name} has no values; give one per stage, or one number for all")
-    return costs
+    return tuple(_number(f"{name} of stage {stage}", one) for stage, one in enumerate(value))
 
 
 def _number(name: str, value: Any) -> float:

@@ -27,7 +27,7 @@ from pllab.parallel import (
     token_weighted,
 )
 from pllab.parallel.averaging import check_same_model
-from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, failures, run_on, sentence
 from tests.parallel.programs import (
     NUM_STEPS,
     Chain,
@@ -299,15 +299,7 @@ def refusals_name_the_value_and_the_way_out(rank: int, world_size: int) -> None:
         assert words in sentence(action)
 
 
-@pytest.fixture(scope="module")
-def failed() -> list[dict[str, str]]:
-    """Per rank, which programs failed; two gloo ranks, started once."""
-    return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=120)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
-    assert_passed(failed, name)
+failed, test_ranks = run_on(PROGRAMS, 2)
 
 
 @pytest.mark.parametrize("size", [1, 4])

@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
 from pllab.parallel import FullyShardedDataParallel
-from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, failures, run_on, sentence
 from tests.parallel.programs import (
     NUM_BLOCKS,
     NUM_STEPS,
@@ -242,19 +242,17 @@ def evaluation_sees_the_new_weights_and_frees_everything(rank: int, world_size: 
     assert zero < 3 or not any(unit.is_allocated for unit in model._all)
 
 
-@PROGRAMS.add(zero=(1, 2, 3), in_place=(True, False))
-def steps_may_write_through_data(rank: int, world_size: int, zero: int, in_place: bool) -> None:
-    """As steps written by hand do; new numbers may also stand in the place of the old ones."""
+@PROGRAMS.add(zero=(1, 2, 3))
+def steps_may_write_through_data(rank: int, world_size: int, zero: int) -> None:
+    """As steps written by hand do, without a trace in the version counters."""
     model, plain = FullyShardedDataParallel(Chain(), zero=zero), Chain()
     for step in range(2):
         loss_of(model, *share(step, rank, world_size)).backward()
         loss_of(plain, *batch(step)).backward()
         for parameter in (*model.parameters(), *plain.parameters()):
-            grad, parameter.grad = parameter.grad, None
-            if grad is not None and in_place:
-                parameter.data.sub_(grad)
-            elif grad is not None:
-                parameter.data = parameter.data - grad
+            if parameter.grad is not None:
+                parameter.data.sub_(parameter.grad)
+                parameter.grad = None
     assert_close(gathered(model), weights(plain))
 
 
@@ -419,7 +417,9 @@ def refusals(rank: int, world_size: int) -> None:
     mixed = nn.Linear(2, 2)
     mixed.bias = nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
     half = FullyShardedDataParallel(Chain()).bfloat16()
-    sharded, thawed, grown, assigned = (FullyShardedDataParallel(Chain(freeze=True)) for _ in range(4))
+    sharded, thawed, grown, assigned, replaced = (FullyShardedDataParallel(Chain(freeze=True)) for _ in range(5))
+    for piece in replaced.parameters():
+        piece.data = piece.data - 1
     thawed.requires_grad_(True)
     grown.module.norm = nn.Sequential(grown.module.norm, nn.Linear(6, 6).double())
     assigned.load_state_dict(assigned.state_dict(), assign=True)
@@ -446,9 +446,9 @@ def refusals(rank: int, world_size: int) -> None:
             "zero=3 frees weights that a double backward needs; take zero=1",
         ),
         (lambda: silent(batch(0)[0]), "a NoneType hides its tensors"),
-        (lambda: half(batch(0)[0]), " on cpu; cast or move the model before it is sharded"),
+        (lambda: half(batch(0)[0]), "a piece was cast, moved or replaced through .data"),
+        (lambda: replaced(batch(0)[0]), "write into pieces in place"),
         (lambda: FullyShardedDataParallel(Chain(), zero=4), "zero is 4; give 1"),
-        (lambda: FullyShardedDataParallel(Chain(), units=[nn.Conv2d]), "Chain has no layer of class Conv2d"),
         (lambda: FullyShardedDataParallel(Chain() if rank else nn.Linear(2, 2)), "build the same model on every rank"),
         (lambda: FullyShardedDataParallel(mixed), "a Linear has parameters of bfloat16 and float32, a flat tensor one"),
     ]
@@ -470,15 +470,7 @@ def nine_rows_on_any_number_of_ranks(rank: int, world_size: int) -> None:
     assert_stepped(model, 0, rows=9)
 
 
-@pytest.fixture(scope="module")
-def failed() -> list[dict[str, str]]:
-    """Per rank, which programs failed; two ranks, started once."""
-    return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=200)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
-    assert_passed(failed, name)
+failed, test_ranks = run_on(PROGRAMS, 2)
 
 
 @pytest.mark.parametrize("size", [1, 3])

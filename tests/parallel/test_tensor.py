@@ -29,7 +29,7 @@ from pllab.parallel.tensor import (
     to_whole,
     vocab_parallel_cross_entropy,
 )
-from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, run_on, sentence
 
 IN, HIDDEN, OUT, VOCABULARY, TIME = 6, 7, 5, 11, 8  # no number of ranks divides the hidden features and the vocabulary
 STEPS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -258,15 +258,7 @@ def refusals_come_on_every_rank_before_any_message(rank: int, world_size: int) -
         vocab_parallel_cross_entropy(logits, torch.tensor([0, VOCABULARY]), VOCABULARY)
 
 
-@pytest.fixture(scope="module", params=[2, 4])
-def failed(request: pytest.FixtureRequest) -> list[dict[str, str]]:
-    """Per rank, which programs failed; each number of ranks is started once."""
-    return comm.launch(failures, request.param, PROGRAMS, backend="gloo", timeout_s=120)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_ranks(failed: list[dict[str, str]], name: str) -> None:
-    assert_passed(failed, name)
+failed, test_ranks = run_on(PROGRAMS, 2, 4)
 
 
 def test_alone_layers_are_whole_and_send_nothing() -> None:

@@ -8,7 +8,6 @@ from torch import nn
 from pllab.pipeline import LaneExecutor, calibrate
 from pllab.pipeline.executor import Step
 from pllab.simulate import Costs, simulate
-from tests.pipeline.programs import Sleeps
 
 
 def test_what_is_measured_is_what_the_timelines_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,13 +23,6 @@ def test_what_is_measured_is_what_the_timelines_say(monkeypatch: pytest.MonkeyPa
     x, loss = torch.zeros(5, 1), nn.functional.mse_loss
     assert calibrate([nn.Identity(), nn.Identity()], x, x, loss, num_microbatches=5) == known
     assert {schedule.is_split for schedule in steps} == {True, False}
-
-
-def test_what_sleeps_three_times_as_long_costs_more() -> None:
-    """How much more is the machine's matter."""
-    stages, x = [Sleeps(4, 0.02, 0.06), Sleeps(4, 0.06, 0.02)], torch.randn(5, 4)
-    costs = calibrate(stages, x, x, nn.functional.mse_loss, num_microbatches=5, repeats=2)
-    assert costs.forward[0] < costs.forward[1] and costs.backward[0] > costs.backward[1]
 
 
 def test_gradients_are_left_as_they_were_also_by_a_failure_and_numbers_may_be_of_numpy() -> None:

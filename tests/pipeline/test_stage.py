@@ -78,26 +78,28 @@ def distance(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return (output - target).abs().square().mean()
 
 
+def tied_twice() -> list[nn.Module]:
+    first, last = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    last[0].weight = last[2].weight = first.weight
+    return [first, last]
+
+
+CHAINS: dict[str, Callable[[], list[nn.Module]]] = {
+    "complex numbers at the end": lambda: [to_complex(), nn.Linear(4, 4, dtype=torch.complex64)],
+    "complex numbers between stages": lambda: [to_complex(), nn.Sequential(Apply(lambda x: x.abs() + x.angle()))],
+    "no layers in the last stage": lambda: [nn.Linear(4, 4), nn.Identity()],  # what comes out is what came in
+    "a weight tied twice within a later stage": tied_twice,
+}
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("num_stages", [2, 3])
-def test_complex_outputs_have_the_plain_models_gradients(num_stages: int, recompute: bool, engine: str) -> None:
-    """Two of three stages end in complex numbers, or the last of two."""
+@pytest.mark.parametrize("chain", CHAINS)
+def test_whatever_the_stages_are_gradients_are_the_plain_models(chain: str, recompute: bool, engine: str) -> None:
     torch.manual_seed(0)
-    from_complex = nn.Sequential(Apply(lambda x: x.abs() + x.angle()), nn.Linear(4, 4))
-    stages = [to_complex(), nn.Linear(4, 4, dtype=torch.complex64), from_complex][:num_stages]
-    x = torch.randn(6, 4)
-    _, gradients = plain_step(stages, x, x, distance)
-    step_on(engine, stages, x, x, distance, recompute=recompute)
-    assert_close(gradients_of(*stages), gradients)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_last_stage_without_layers_is_computed_again(engine: str) -> None:
-    """Its output is its input, which has no graph until then."""
-    stages, (x, y) = [nn.Linear(4, 4), nn.Identity()], torch.randn(2, 6, 4)
-    _, gradients = plain_step(stages, x, y)
-    step_on(engine, stages, x, y, recompute=True)
+    stages, (x, y) = CHAINS[chain](), torch.randn(2, 6, 4)
+    _, gradients = plain_step(stages, x, y, distance)
+    step_on(engine, stages, x, y, distance, recompute=recompute)
     assert_close(gradients_of(*stages), gradients)
 
 

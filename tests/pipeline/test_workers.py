@@ -14,15 +14,6 @@ from pllab.pipeline import Task, clock_cycles, compute, create_workers
 from pllab.pipeline.workers import Upstream
 
 
-def test_two_workers_run_at_the_same_time() -> None:
-    """Each task waits for the other: one worker alone could never finish them."""
-    meeting = threading.Barrier(2, timeout=5)
-    with create_workers(["cpu:0", "cpu:1"]) as (in_queues, out_queues):
-        for queue in in_queues:
-            queue.put(Task(meeting.wait))
-        assert all(queue.get(timeout=10)[0] for queue in out_queues)
-
-
 def test_a_worker_keeps_order_and_survives_an_exception() -> None:
     def fail() -> None:
         raise KeyError("lost")
@@ -92,21 +83,6 @@ def test_tasks_that_run_at_the_same_time_have_one_deadline_together() -> None:
     with create_workers([f"cpu:{number}" for number in range(8)]) as queues:
         with pytest.raises(TimeoutError, match="a lane is not done after 0.3 s; allow more time with timeout_s="):
             compute(tasks, *queues, 0.3)
-
-
-def test_compute_waits_as_long_as_something_ends() -> None:
-    """The task takes longer than the deadline, which begins anew until `num_ended` has grown for the last time."""
-    release, asked = threading.Event(), []
-
-    def num_ended() -> int:
-        asked.append(len(asked))
-        if len(asked) == 6:
-            release.set()
-        return len(asked)
-
-    with create_workers(["cpu:0"]) as queues:
-        assert compute([Task(partial(release.wait, 20))], *queues, 0.05, num_ended=num_ended) == [True]
-    assert len(asked) >= 6
 
 
 @given(m=st.integers(1, 20), p=st.integers(1, 20))
