@@ -103,9 +103,6 @@ class Pipe(RunsOnLanes, nn.Module):
         """Make a pipe from partitions and their devices; a device named twice has two stages.
 
         The options are those of `Pipe`.
-
-        Raises:
-            ValueError: the numbers of partitions and devices differ.
         """
         return cls(_Cut(partitions, devices), split_size, **options)
 
@@ -145,8 +142,6 @@ class _Cut(nn.Sequential):
     """Layers that have already been cut into partitions."""
 
     def __init__(self, partitions: Sequence[nn.Sequential], devices: Sequence[torch.device | str]) -> None:
-        if len(partitions) != len(devices):
-            raise ValueError(f"{len(partitions)} partitions and {len(devices)} devices; give one device per partition")
         super().__init__(*partitions)
         self.cut = list(partitions), [checked_device(device) for device in devices]
 

@@ -228,34 +228,6 @@ class _Failing(torch.autograd.Function):
         raise ZeroDivisionError("by design")
 
 
-@PROGRAMS.add(zero=(1, 3))
-def evaluation_sees_the_new_weights_and_frees_everything(rank: int, world_size: int, zero: int) -> None:
-    """Also where another evaluation came between backward and step."""
-    model, chain = FullyShardedDataParallel(Chain(), zero=zero), Chain()
-    loss_of(model, *share(0, rank, world_size)).backward()
-    with torch.no_grad():
-        loss_of(model, *batch(0))
-    sgd(model).step()
-    chain.load_state_dict(one_step(0))
-    with torch.no_grad():
-        assert_close(loss_of(model, *batch(0)), loss_of(chain, *batch(0)), rtol=1e-12, atol=0)
-    assert zero < 3 or not any(unit.is_allocated for unit in model._all)
-
-
-@PROGRAMS.add(zero=(1, 2, 3))
-def steps_may_write_through_data(rank: int, world_size: int, zero: int) -> None:
-    """As steps written by hand do, without a trace in the version counters."""
-    model, plain = FullyShardedDataParallel(Chain(), zero=zero), Chain()
-    for step in range(2):
-        loss_of(model, *share(step, rank, world_size)).backward()
-        loss_of(plain, *batch(step)).backward()
-        for parameter in (*model.parameters(), *plain.parameters()):
-            if parameter.grad is not None:
-                parameter.data.sub_(parameter.grad)
-                parameter.grad = None
-    assert_close(gathered(model), weights(plain))
-
-
 @PROGRAMS.add(zero=(1, 2, 3))
 def weights_swapped_in_for_an_evaluation_leave_no_trace(rank: int, world_size: int, zero: int) -> None:
     """As a running average of the weights is, through `.data`, which no version counter shows."""
@@ -266,6 +238,7 @@ def weights_swapped_in_for_an_evaluation_leave_no_trace(rank: int, world_size: i
             parameter.data.copy_(factor * value)
         with torch.no_grad():
             assert model(batch(0)[0]).any() == bool(factor)
+        assert zero < 3 or not any(unit.is_allocated for unit in model._all)
     with model.no_sync():
         loss_of(model, *share(0, rank, world_size)).backward()
     with torch.no_grad():  # as a checkpoint that is loaded after an accumulation that was given up

@@ -110,10 +110,8 @@ def test_sizes_counts_and_deadlines_that_are_none_are_refused(given: dict[str, A
         Pipe(on_lanes(layers()), **given)
 
 
-def test_partitions_that_do_not_fit_are_refused() -> None:
+def test_stages_that_share_a_module_are_refused() -> None:
     layer = nn.Linear(6, 6)
-    with pytest.raises(ValueError, match="1 partitions and 2 devices; give one device per partition"):
-        Pipe.from_partitions([nn.Sequential(layer)], ["cpu:0", "cpu:1"])
     with pytest.raises(ValueError, match="same module"):
         Pipe(on_lanes([layer, layer]))
 
@@ -299,25 +297,6 @@ def test_dropout_masks_differ_between_batches_micro_batches_and_stages_and_keep_
 def test_results_that_cannot_be_passed_on_are_refused(stage: Callable[[torch.Tensor], Any], sentence: str) -> None:
     with Pipe(on_lanes([nn.Linear(6, 6), Apply(stage)]), 2) as pipe, pytest.raises(ValueError, match=sentence):
         pipe(torch.randn(4, 6))
-
-
-def test_the_gradient_of_an_input_on_another_device_is_brought_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Autograd takes no gradient of another device. The meta device stands in for a GPU; nothing can be copied back
-    from it, so that is stood in for as well."""
-    to = torch.Tensor.to
-
-    def back(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        if tensor.is_meta and args[0] == torch.device("cpu"):
-            return torch.full(tensor.shape, 7.0)
-        return to(tensor, *args, **kwargs)
-
-    for user in ("pipe", "workers"):
-        monkeypatch.setattr(f"pllab.pipeline.{user}.checked_device", torch.device)
-    monkeypatch.setattr(torch.Tensor, "to", back)
-    x = torch.randn(4, 6, requires_grad=True)
-    with Pipe.from_partitions([nn.Sequential(nn.Linear(6, 6, device="meta"))], ["meta"], timeout_s=10) as pipe:
-        pipe(x).sum().backward()
-    assert x.grad is not None and x.grad.unique().tolist() == [7.0]
 
 
 def test_a_pipe_used_from_two_threads_at_once_refuses() -> None:

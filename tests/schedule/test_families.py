@@ -191,6 +191,20 @@ def test_v_min_holds_a_third_and_waits_two_thirds_as_long() -> None:
         assert idle(v_min(p, m)) == max(0, 4 * p - 5)
 
 
+def test_eager_1f1b_hides_what_messages_cost_1f1b() -> None:
+    """Zhuang et al. 2022: with twice the warm-up the messages of the steady state travel behind the compute."""
+    costs = Costs(4.0, 4.0, 4.0, p2p=1.0)
+    exposed = [simulate(make(4, 32), costs).makespan - 35 * 12.0 for make in (one_f_one_b, eager_one_f_one_b)]
+    assert exposed == [2.0 * (32 + 4 - 2 - 8), 2.0 * 3]
+
+
+def test_where_the_v_of_half_the_memory_is_slower_than_1f1b() -> None:
+    """The milliseconds are those of the Zero Bubble paper's 1.5B model on 8 GPUs."""
+    paper, halves = Costs(18.522, 18.086, 9.337, p2p=0.601), Costs(9.261, 9.043, 4.6685, p2p=0.601)
+    timelines = simulate(v_half(8, 32), halves), simulate(one_f_one_b(8, 32), paper)
+    assert [round(timeline.bubble_fraction, 3) for timeline in timelines] == [0.215, 0.198]
+
+
 @pytest.mark.parametrize("generator", [zb_h1, zb_h2, *IN_A_V])
 def test_none_is_slower_than_1f1b_for_equal_costs(generator: Generator) -> None:
     """Few micro-batches included; a stage of a V is half the work of a stage of 1F1B."""
