@@ -233,32 +233,6 @@ def parameters_may_be_transposed_and_buffers_of_any_type(rank: int, world_size: 
     assert_close(*comm.all_gather_object(weights(inner)), rtol=0, atol=0)
 
 
-def unequal(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """A batch (10, 11) with 10 targets on rank 0 and 100 on rank 1."""
-    ids = torch.randint(0, 11, (10, 11), generator=torch.Generator().manual_seed(rank))
-    labels = ids.clone()
-    if rank == 0:
-        labels[:, 2:] = -100
-    return ids, labels
-
-
-@PROGRAMS.add()
-def token_weighted_gives_the_one_process_gradient(rank: int, world_size: int) -> None:
-    """Rank 0 has 10 targets and rank 1 has 100."""
-
-    def loss(model: nn.Module, ids: torch.Tensor, labels: torch.Tensor, reduction: str) -> torch.Tensor:
-        logits = model(ids)[:, :-1].flatten(0, 1)
-        return nn.functional.cross_entropy(logits, labels[:, 1:].flatten(), reduction=reduction)
-
-    plain, inner = odd(), odd()
-    ids, labels = (torch.cat(parts) for parts in zip(unequal(0), unequal(1), strict=True))
-    loss(plain, ids, labels, "mean").backward()
-    model, (ids, labels) = DataParallel(inner), unequal(rank)
-    token_weighted(loss(model, ids, labels, "sum"), num_target_tokens(labels)).backward()
-    assert global_sum(num_target_tokens(labels)) == 110
-    assert_close(gradients(inner), gradients(plain))
-
-
 @PROGRAMS.add()
 def refusals_name_the_value_and_the_way_out(rank: int, world_size: int) -> None:
     uneven, sparse, thawed = Chain(), DataParallel(nn.Embedding(4, 2, sparse=True)), DataParallel(odd())

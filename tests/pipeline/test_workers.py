@@ -96,5 +96,5 @@ def test_every_cell_once_one_tick_after_its_predecessor_and_no_tick_too_many(m: 
 
 @pytest.mark.parametrize(("m", "p"), [(0, 2), (2, 0), (-1, 1)])
 def test_nothing_to_clock_is_refused_with_the_numbers(m: int, p: int) -> None:
-    with pytest.raises(ValueError, match=f"not {m} and {p}"):
+    with pytest.raises(ValueError, match=f"{m} micro-batches on {p} partitions"):
         list(clock_cycles(m, p))
