@@ -135,9 +135,8 @@ def clock_cycles(num_batches: int, num_partitions: int) -> Iterator[list[tuple[i
 
     Source: GPipe (Huang et al. 2019), figure 2c. Lesson 08.
     """
-    require(
-        min(num_batches, num_partitions) >= 1, f"{num_batches} micro-batches on {num_partitions} partitions are none"
-    )
+    told = f"{num_batches} micro-batches on {num_partitions} partitions are no work; give at least one of each"
+    require(min(num_batches, num_partitions) >= 1, told)
     for tick in range(num_batches + num_partitions - 1):
         first = max(0, tick - num_batches + 1)
         last = min(tick, num_partitions - 1)
