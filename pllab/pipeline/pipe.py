@@ -73,7 +73,7 @@ class Pipe(RunsOnLanes, nn.Module):
         super().__init__()
         partitions, devices = sequential.cut if isinstance(sequential, _Cut) else split_module(sequential)
         is_one_given = split_size is None or num_microbatches is None
-        told = f"split_size {split_size} is the rows of a micro-batch, and num_microbatches {num_microbatches} their count"
+        told = f"split_size {split_size} is rows of a micro-batch and num_microbatches {num_microbatches} their count"
         require(is_one_given, f"{told}; give one of them")
         size = whole_number("split_size", 1 if split_size is None else split_size)
         count = whole_number("num_microbatches", 1 if num_microbatches is None else num_microbatches)

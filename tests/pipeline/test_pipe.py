@@ -99,7 +99,7 @@ def test_any_lanes_with_and_without_recompute_run_the_rows_of_a_legal_schedule(
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"split_size": 2, "num_microbatches": 4}, "split_size 2 is .*num_microbatches 4 their count; give one of them"),
+        ({"split_size": 2, "num_microbatches": 4}, "split_size 2 is .*num_microbatches 4 their count; give one"),
         ({"split_size": 0}, "split_size is 0; give a whole number of at least 1"),
         ({"num_microbatches": 2.5}, "num_microbatches is 2.5; give a whole number of at least 1"),
         ({"timeout_s": 0}, "timeout_s is 0; give the longest wait in seconds"),
