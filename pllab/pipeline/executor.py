@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from pllab.arguments import deadline
+from pllab.arguments import deadline, require
 from pllab.pipeline.batches import Batch, Count, Loss, Score, Tensors, as_tuple, num_rows, scatter_evenly
 from pllab.pipeline.engine import ActionTimes, Name, as_packet
 from pllab.pipeline.lanes import Lanes, RunsOnLanes
@@ -62,10 +62,8 @@ class LaneExecutor(RunsOnLanes):
         timeout_s: float = 60.0,
     ) -> None:
         check(schedule)
-        if len(stages) != schedule.num_stages:
-            raise ValueError(
-                f"the schedule has {schedule.num_stages} stages, not {len(stages)}; give one module for each"
-            )
+        wanted = schedule.num_stages
+        require(len(stages) == wanted, f"the schedule has {wanted} stages, not {len(stages)}; give one module for each")
         self.schedule = schedule
         self.timeout_s = deadline(timeout_s)
         self._loss = loss
