@@ -26,7 +26,7 @@ from pllab.pipeline import LaneExecutor, Pipe, calibrate, to_torch
 from pllab.schedule import FAMILIES, Schedule, gpipe, one_f_one_b, zb_h1
 from pllab.timeline import Timeline
 from pllab.train import TrainConfig, train
-from tests.pipeline.steps import ENGINES, Apply, assert_close, assert_in_order, gradients_of, mse, plain_step, step_on
+from tests.pipeline.steps import ENGINES, Apply, assert_close, assert_in_order, gradients_of, mse, step_on
 
 NUM_GPUS = num_gpus()
 GPU = str(accelerator.gpu(0))
@@ -235,16 +235,6 @@ def test_the_number_of_targets_may_be_on_the_device_of_the_labels() -> None:
         loss = model(ids.to(GPU), labels=ids.to(GPU), num_items_in_batch=count.to(GPU)).loss
         assert_close([loss], [plain(ids, labels=ids, num_items_in_batch=count).loss])
     model.close()
-
-
-@pytest.mark.parametrize("first", [nn.ReLU(inplace=True), nn.Dropout(0.0, inplace=True)])
-def test_a_stage_that_begins_in_place_leaves_what_another_stream_reads(first: nn.Module) -> None:
-    parts = [nn.Sequential(copy.deepcopy(first), nn.Linear(512, 512), nn.Tanh()) for _ in range(2)]
-    x, y = torch.randn(2, 64, 512, device=GPU).unbind()
-    before, (_, gradients) = x.clone(), plain_step([part.to(GPU) for part in parts], x, y)
-    step_on("lanes", on(spread(2), parts), x, y)
-    assert torch.equal(x, before)
-    assert_close([gradient.to(GPU) for gradient in gradients_of(*parts)], gradients)
 
 
 @pytest.mark.parametrize("devices", PAIRS)

@@ -115,8 +115,8 @@ class DataParallel(Averaging):
         mesh: its dp axis is averaged over; by default all ranks are.
 
     Raises:
-        ValueError: the strategy is unknown, buckets have no size, there is nothing to train, the ranks have
-            different models, or the module is wrapped already.
+        ValueError: the strategy is unknown, the ranks have different models, or the module is wrapped already; in
+            forward, also if parameters were frozen, unfrozen, cast or moved since.
 
     Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020.
     """
@@ -134,51 +134,31 @@ class DataParallel(Averaging):
         self._num_ranks = comm.world_size(self._group)
         is_known = strategy in (None, "flat", "overlapped")
         require(is_known, f"strategy {strategy!r} is unknown; choose flat or overlapped, or leave it out")
-        is_room = bucket_bytes >= 1
-        require(is_room, f"bucket_bytes={bucket_bytes} holds nothing; give at least 1, or leave it out for 25 MiB")
-        self._chosen, self._bucket_bytes = strategy, bucket_bytes
         check_same_model(module, self._group)
         broadcast_parameters(module, self._group)
-        self._hooks: list[Any] = []
         self._works: list[Any] = []
-        self._plan()
+        self._planned_for = _trainable(module)
+        # Under nccl the network moves bytes by itself; under any other backend all ranks may be on one host.
+        first_choice: Strategy = "overlapped" if comm.backend_name() == gpu_backend() else "shared"
+        self.strategy: Strategy = strategy or first_choice
+        most = bucket_bytes if self.strategy == "overlapped" else float("inf")
+        self._shared: list[SharedBuffer | None] = []
+        self.buckets = plan_buckets(module.parameters(), most, self._new_flat)
+        if self.strategy == "shared" and None in self._shared:  # only the attempt shows whether ranks can share memory
+            self.strategy = "flat"
+        for number, bucket in enumerate(self.buckets):
+            for index, parameter in enumerate(bucket.parameters):
+                parameter.register_post_accumulate_grad_hook(weak_hook(self._arrived, number, index))
+        self._begin()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the wrapped model on this rank's share of the batch."""
         if torch._C._current_graph_task_id() == -1:  # not where a checkpoint computes the whole model again
             self._begin()
-        if torch.is_grad_enabled() and self._planned_for != _trainable(self.module):
-            self._plan()
+        if torch.is_grad_enabled():
+            told = "parameters were frozen, unfrozen, cast or moved after wrapping, so the buckets do not fit"
+            require(self._planned_for == _trainable(self.module), f"{told}; change the model first, then wrap it")
         return self.module(*args, **kwargs)
-
-    def _plan(self) -> None:
-        """Make the buckets and hook each parameter; called again if some were frozen, moved or cast."""
-        for hook in self._hooks:
-            hook.remove()
-        self._planned_for = _trainable(self.module)
-        require(
-            bool(self._planned_for),
-            f"all {len(list(self.module.parameters()))} parameters of {type(self.module).__name__} are frozen, so "
-            "there is nothing to average; unfreeze one, or train without DataParallel",
-        )
-        self._lay_out()
-        self._hooks = [
-            parameter.register_post_accumulate_grad_hook(weak_hook(self._arrived, number, index))
-            for number, bucket in enumerate(self.buckets)
-            for index, parameter in enumerate(bucket.parameters)
-        ]
-        self._begin()
-
-    def _lay_out(self) -> None:
-        """Make the buckets and choose the strategy; only an attempt shows whether the ranks can share memory."""
-        # Under nccl the network moves bytes by itself; under any other backend all ranks may be on one host.
-        first_choice: Strategy = "overlapped" if comm.backend_name() == gpu_backend() else "shared"
-        self.strategy: Strategy = self._chosen or first_choice
-        most = self._bucket_bytes if self.strategy == "overlapped" else float("inf")
-        self._shared: list[SharedBuffer | None] = []
-        self.buckets = plan_buckets(self.module.parameters(), most, self._new_flat)
-        if self.strategy == "shared" and None in self._shared:
-            self.strategy = "flat"
 
     def _new_flat(self, numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Memory for a bucket, shared if that is the strategy and the ranks are able to."""

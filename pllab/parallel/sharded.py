@@ -26,7 +26,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.autograd.graph import register_multi_grad_hook
-from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_map_only
 
 from pllab import comm
@@ -65,9 +64,8 @@ class FullyShardedDataParallel(Averaging):
         share_memory: whether gloo ranks of one host sum gradients in shared memory, or always by messages.
 
     Raises:
-        ValueError: zero is none of 1, 2, 3, there is no layer of a class, the ranks have different models, nothing
-            gives first values to one on the meta device, or the module is wrapped already; in forward, also if
-            parameters were added, replaced or unfrozen since.
+        ValueError: zero is none of 1, 2, 3, the ranks have different models, or the module is wrapped already; in
+            forward, also if parameters were added, replaced, unfrozen, cast or moved since.
 
     Source: see above. Lesson 13.
     """
@@ -98,7 +96,8 @@ class FullyShardedDataParallel(Averaging):
         where = "in shared memory, as all ranks are on this host" if self._sums.is_shared else "by messages"
         self.reason = f"ZeRO-{zero}: {len(self._units)} units and the root, gradients summed {where}"
         self._is_held = False
-        self._was_stepped = False
+        self._is_accumulating = False
+        self._versions: list[int] = []
         self.most_gathered = 0
         """The most units besides the root that were whole, or on their way to be, at the same time."""
         for index, unit in enumerate(self._units):
@@ -107,9 +106,6 @@ class FullyShardedDataParallel(Averaging):
         for index, unit in enumerate(self._all):
             for _, whole in unit.trained:
                 whole.register_post_accumulate_grad_hook(weak_hook(self._arrived, index))
-        # Not from the pieces' version counters alone: a fused optimizer leaves them as they are. Without the model the
-        # hook does nothing, and stays: Python may free a model while torch goes through these hooks.
-        register_optimizer_step_post_hook(weak_hook(self._stepped))
         self._reset()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -124,7 +120,6 @@ class FullyShardedDataParallel(Averaging):
             self._root.show(self._root.wholes if self._is_in_backward else self._root.pieces)
         if not self._watch(result, len(self._units)):
             self._free(self._root)
-            self._was_stepped = True  # weights swapped in for an evaluation, through `.data`, leave no trace either
         return result
 
     def __reduce_ex__(self, _: Any) -> Any:
@@ -137,7 +132,7 @@ class FullyShardedDataParallel(Averaging):
 
         For stages of a pipeline, of which an executor calls the layers. Example, with zero=1:
 
-            with model.held():              # gathers what the optimizer has changed, then sends nothing
+            with model.held():              # gathers every unit, then sends nothing
                 executor.step(batch, targets)
             model.average_now()             # pieces of the gradients are means over the ranks
         """
@@ -186,18 +181,16 @@ class FullyShardedDataParallel(Averaging):
     # Forward: gather before, free after.
 
     def _refresh(self) -> None:
-        """Gather again what the optimizer has changed since."""
+        """Let every forward gather anew: a step of a fused optimizer or through `.data` leaves no trace in the pieces.
+
+        Between two backwards that add up nothing steps, so units that are whole stay so.
+        """
         check_parameters(self.module)
-        is_changed = [self._was_stepped, *(unit.notice_change() for unit in self._all)]  # every unit is to notice
-        self._was_stepped = False
-        if any(is_changed):
+        versions = [unit.version() for unit in self._all]
+        if not self._is_accumulating or versions != self._versions:
             for unit in self._all:
                 unit.free()
-
-    def _stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """Another model's optimizer may step on one rank alone, which must not gather alone."""
-        mine = {id(piece) for unit in self._all for piece in unit.pieces}
-        self._was_stepped |= any(id(p) in mine for group in optimizer.param_groups for p in group["params"])
+        self._is_accumulating, self._versions = False, versions
 
     def _gather(self, unit: Unit) -> None:
         unit.gather()
@@ -312,9 +305,9 @@ class FullyShardedDataParallel(Averaging):
                 self._reduce_next()
             self._sums.wait()
             self._drop_unused()
-            self._was_stepped = True  # a step that writes through `.data` leaves no trace
         for unit in self._all:
             self._free(unit)
+        self._is_accumulating = not self._is_synchronizing
         self._reset()
 
     def _drop_unused(self) -> None:

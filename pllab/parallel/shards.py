@@ -73,7 +73,6 @@ class Unit:
         self.layer, self.slots = layer, slots
         self.numel = -(-sum(sizes) // num_ranks)
         self._part = torch.zeros(self.numel, dtype=own, device=device)
-        self._places: list[torch.Tensor] = []  # of the pieces in this part
         dtype = compute if compute is not None and own.is_floating_point else own
         whole = torch.empty(self.numel * num_ranks, dtype=dtype, device=device)
         self._storage, self._num_bytes = whole.untyped_storage(), whole.untyped_storage().nbytes()
@@ -89,7 +88,6 @@ class Unit:
         self.has_frozen = len(self.trained) < len(slots)
         self.num_missing = 0  # gradients of this backward that are not there yet
         self._pending: comm.Pending | None = None
-        self._version = -1
         self.free()
 
     @property
@@ -130,17 +128,17 @@ class Unit:
             self._pending.wait()
             self._pending = None
 
-    def notice_change(self) -> bool:
-        """Whether the pieces were written to since the last call; then the whole is out of date."""
-        mine, pairs = self._part.untyped_storage().data_ptr(), zip(self.pieces, self._places, strict=True)
-        replaced = [pair for pair in pairs if pair[0].untyped_storage().data_ptr() != mine]
-        for piece, place in replaced:  # by `piece.data = ...`
-            now, before = (f"{x.dtype} {tuple(x.shape)} on {x.device}" for x in (piece, place))
-            require(now == before, f"a piece of {before} has become {now}; cast or move the model before it is sharded")
-            piece.data = place.copy_(piece.data)
-        version = sum(piece._version for piece in self.pieces)
-        is_changed, self._version = version != self._version or bool(replaced), version
-        return is_changed
+    def version(self) -> int:
+        """How often the pieces were written to.
+
+        Raises:
+            ValueError: one does not lie in this rank's part any more.
+        """
+        mine = self._part.untyped_storage().data_ptr()
+        is_mine = all(piece.untyped_storage().data_ptr() == mine for piece in self.pieces)
+        told = "a piece was cast, moved or replaced through .data, which nothing would gather"
+        require(is_mine, f"{told}; cast or move the model before it is sharded, and write into pieces in place")
+        return sum(piece._version for piece in self.pieces)
 
     def values(self) -> list[nn.Parameter]:
         """The parameters, whole and in their own type."""
@@ -160,8 +158,7 @@ class Unit:
         for slot, size in zip(self.slots, self._sizes, strict=False):
             piece = Piece(slot.shape, start, self.numel)
             low, high = piece.range_of(self._number)
-            self._places.append(self._part[taken : taken + high - low])
-            _become(slot.piece, self._places[-1])
+            _become(slot.piece, self._part[taken : taken + high - low])
             slot.piece.piece_of = piece  # type: ignore[attr-defined]  # read below and by `norms.py`
             start, taken = start + size, taken + high - low
 
@@ -201,9 +198,6 @@ def layers_of_classes(module: nn.Module, classes: Sequence[type[nn.Module]] | No
         longest = max((each for each in lists if each not in inside), key=len, default=())
         return [layer for part in longest for layer in _called(part)]
     found = [part for part in module.modules() if isinstance(part, tuple(classes))]
-    for wanted in classes:
-        if not any(isinstance(part, wanted) for part in found):
-            raise ValueError(f"{type(module).__name__} has no layer of class {wanted.__name__}; name its own in units")
     inner = {id(part) for each in found for part in each.modules() if part is not each}
     return [each for each in found if id(each) not in inner]
 
@@ -250,14 +244,9 @@ def give_first_values(units: Sequence[Unit], initialise: Initialise | None, grou
 
     Parameters that are there come from rank 0. Those on the meta device are made here, the same on every rank, so that
     no rank ever holds all of a model and nothing is sent. A group that only counts messages has no values at all.
-
-    Raises:
-        ValueError: a buffer is on the meta device, or parameters are and there is no `initialise`.
     """
     root = units[-1].layer
-    for name, buffer in root.named_buffers():
-        if buffer.is_meta and comm.own_device().type != "meta":
-            raise ValueError(f"buffer {name} is on the meta device, and nothing says its values; make it on a real one")
+    for buffer in root.buffers():
         comm.broadcast(buffer, 0, group)
     inner = {id(part) for unit in units[:-1] for part in unit.layer.modules()}
     seed = torch.randint(2**62, (), device=comm.readable_device())
@@ -275,12 +264,10 @@ def _make_and_cut(unit: Unit, parts: Sequence[nn.Module], initialise: Initialise
     unit.show(real)
     is_made_here = any(piece.is_meta for piece in unit.pieces)
     for part in reversed(parts if is_made_here and unit.device.type != "meta" else []):
-        if initialise is None:
-            raise ValueError("the model is on the meta device; say with initialise= how to make its first values")
+        assert initialise is not None, "a model on the meta device needs initialise= for its first values"
         initialise(part)
     unit.cut(real, are_equal=is_made_here)
     unit.show(unit.pieces)
-    unit.notice_change()
 
 
 def _like(parameter: nn.Parameter, data: torch.Tensor) -> nn.Parameter:

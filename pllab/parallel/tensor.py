@@ -23,7 +23,6 @@ from torch import nn
 from torch.nn import functional
 
 from pllab import comm
-from pllab.arguments import require
 from pllab.data import IGNORED
 
 Step = Callable[[torch.Tensor], torch.Tensor]
@@ -174,15 +173,7 @@ def split_of(parameter: torch.Tensor) -> Split | None:
 
 
 def slice_of(whole: torch.Tensor, split: Split, group: comm.Group | None = None) -> torch.Tensor:
-    """This rank's slice of a tensor that every rank has, such as a weight or its moments in a checkpoint.
-
-    Raises:
-        ValueError: the dim has no such number of equal parts.
-    """
-    if whole.shape[split.dim] % split.parts:
-        raise ValueError(
-            f"dim {split.dim} of {list(whole.shape)} has no {split.parts} equal parts; give parts that divide it"
-        )
+    """This rank's slice of a tensor that every rank has, such as a weight or its moments in a checkpoint."""
     parts = whole.unflatten(split.dim, (split.parts, -1))
     return to_slice(parts, split.dim + 1, group).flatten(split.dim, split.dim + 1)
 
@@ -245,9 +236,6 @@ class _SplitLinear(_SplitLayer):
             out_dim: the dim of the weight with the outputs, 0 or 1.
             parts: equal parts of the split features, each of which is split by itself.
             group: the ranks that share the layer; by default all.
-
-        Raises:
-            ValueError: the features cannot be cut into this number of equal parts.
         """
         layer = cls.__new__(cls)
         nn.Module.__init__(layer)
@@ -266,10 +254,6 @@ class _SplitLinear(_SplitLayer):
 
     def _product(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return functional.linear(x, self.weight if self.out_dim == 0 else self.weight.t(), bias)
-
-    def extra_repr(self) -> str:
-        """The whole and this rank's slice, for `print(model)`."""
-        return f"{self.in_features}, {self.out_features}, weight of this rank {list(self.weight.shape)}"
 
 
 class ColumnParallelLinear(_SplitLinear):
@@ -334,7 +318,6 @@ class VocabParallelEmbedding(_SplitLayer):
     Its weight can be that of a `ColumnParallelLinear` with as many outputs. Forward sends one all-reduce.
 
     Raises:
-        ValueError: there are fewer rows than ranks.
         IndexError: an id is not in the vocabulary.
 
     Source: Shoeybi et al. 2019, section 3.
@@ -354,9 +337,6 @@ class VocabParallelEmbedding(_SplitLayer):
 
     def _begin(self, weight: torch.Tensor, group: comm.Group | None) -> None:
         self.num_embeddings, self.embedding_dim = weight.shape
-        size = comm.world_size(group)
-        is_enough = self.num_embeddings >= size
-        require(is_enough, f"{self.num_embeddings} rows are too few for {size} ranks; use no more ranks than rows")
         self.weight, self.group = _parameter(weight, 0, 1, group), group
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:

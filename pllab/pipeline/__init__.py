@@ -16,7 +16,7 @@ torch_schedule.py  the same rows on torch.distributed.pipelining
 
 from pllab.pipeline.emulation import run_emulated
 from pllab.pipeline.engine import interpret
-from pllab.pipeline.executor import LaneExecutor, Step, calibrate
+from pllab.pipeline.executor import LaneExecutor, calibrate
 from pllab.pipeline.pipe import Pipe
 from pllab.pipeline.saved_bytes import SavedBytes, live_saved_bytes
 from pllab.pipeline.split import WithDevice, balance, split_module
@@ -29,7 +29,6 @@ __all__ = [
     "LaneExecutor",
     "Pipe",
     "SavedBytes",
-    "Step",
     "Task",
     "WithDevice",
     "Workers",

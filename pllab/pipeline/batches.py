@@ -90,7 +90,7 @@ class Score:
 
     def __init__(self, loss: Loss, targets: Sequence[Tensors], mean_over: Count | None, device: torch.device) -> None:
         self._loss = loss
-        counts = [_count(mean_over, part) for part in targets]
+        counts = [float(mean_over(single(part)) if mean_over else len(part[0])) for part in targets]
         if not sum(counts) > 0 or min(counts) < 0:
             raise ValueError(
                 f"mean_over counts {counts} in the micro-batches; a mean needs at least one, and none below 0"
@@ -103,40 +103,20 @@ class Score:
         """The loss of one micro-batch, a scalar.
 
         Raises:
-            ValueError: the loss is not a tensor of one real number, or does not depend on the outputs.
+            ValueError: the loss is no real number, or does not depend on the outputs.
         """
         if not self.weights[microbatch]:  # a mean over nothing is not a number, and neither is its gradient
             return torch.stack([output.sum() for output in outputs]).sum() * 0
-        loss = self._loss(single(outputs), single(self._targets[microbatch]))
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
-            found = f"{loss.dtype} {list(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
-            raise ValueError(f"the loss is {found}; return a tensor of one real number, the mean over the rows")
+        loss = self._loss(single(outputs), single(self._targets[microbatch])).reshape(())
+        if loss.is_complex():
+            raise ValueError("the loss is complex; return a real number, the mean over the rows")
         needs_graph = torch.is_grad_enabled() and any(output.requires_grad for output in outputs)
         if needs_graph and not loss.requires_grad:
             raise ValueError(
                 f"the loss, {loss.item():g}, leads back to no output; compute it with torch from the output"
             )
-        return loss.reshape(())
+        return loss
 
     def total(self, losses: Sequence[torch.Tensor]) -> float:
         """The loss of the batch from those of its micro-batches; waits for a GPU."""
         return float(sum(loss.double() * weight for loss, weight in zip(losses, self.weights, strict=True)))
-
-
-def check_loss(loss: object, mean_over: object) -> None:
-    """Refuse a loss or a count that cannot be called.
-
-    Raises:
-        ValueError: one of them is not a function.
-    """
-    for name, value in (("loss", loss), ("mean_over", len if mean_over is None else mean_over)):
-        if not callable(value):
-            raise ValueError(f"{name} is {value!r}; give a function, as torch.nn.functional.cross_entropy for a loss")
-
-
-def _count(mean_over: Count | None, part: Tensors) -> float:
-    count = mean_over(single(part)) if mean_over else len(part[0])
-    try:
-        return float(count)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"mean_over gives {count!r} for a micro-batch; return how many the mean is over") from error

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from pllab.arguments import deadline, whole_number
-from pllab.pipeline.batches import Batch, Count, Loss, Score, Tensors, as_tuple, check_loss, num_rows, scatter_evenly
+from pllab.arguments import deadline, require
+from pllab.pipeline.batches import Batch, Count, Loss, Score, Tensors, as_tuple, num_rows, scatter_evenly
 from pllab.pipeline.engine import ActionTimes, Name, as_packet
 from pllab.pipeline.lanes import Lanes, RunsOnLanes
 from pllab.pipeline.randomness import draw_seed
-from pllab.pipeline.split import check_stages, checked_device, place_of
+from pllab.pipeline.split import checked_device, place_of
 from pllab.pipeline.stage import StageWork, stages_on
 from pllab.schedule import Schedule, check, interleaved, split_backwards
 from pllab.simulate import Costs, estimate
@@ -45,7 +45,7 @@ class LaneExecutor(RunsOnLanes):
 
     Raises:
         ScheduleError: the schedule is illegal.
-        ValueError: stages, loss or devices do not fit the schedule.
+        ValueError: the schedule has another number of stages, or a device is not there.
 
     Lesson 11.
     """
@@ -62,13 +62,8 @@ class LaneExecutor(RunsOnLanes):
         timeout_s: float = 60.0,
     ) -> None:
         check(schedule)
-        check_stages(stages)
-        check_loss(loss, mean_over)
-        num_stages, num_ranks = schedule.num_stages, schedule.num_ranks
-        if len(stages) != num_stages:
-            raise ValueError(f"the schedule has {num_stages} stages, not {len(stages)}; give one module for each")
-        if devices is not None and len(devices) != num_ranks:
-            raise ValueError(f"the schedule has {num_ranks} ranks, not {len(devices)}; give one device for each")
+        wanted = schedule.num_stages
+        require(len(stages) == wanted, f"the schedule has {wanted} stages, not {len(stages)}; give one module for each")
         self.schedule = schedule
         self.timeout_s = deadline(timeout_s)
         self._loss = loss
@@ -76,7 +71,7 @@ class LaneExecutor(RunsOnLanes):
         self._recompute = recompute
         self._lanes = Lanes([*map(checked_device, devices or _devices_of(schedule, stages))])
         homes = schedule.rank_of_stage
-        self._stages = stages_on(stages, [self._lanes.devices[homes[number]] for number in range(num_stages)])
+        self._stages = stages_on(stages, [self._lanes.devices[homes[number]] for number in range(len(stages))])
         for stage in reversed(self._stages):  # a shared parameter ends up on the device of its first stage
             stage.module.to(stage.device)
 
@@ -171,16 +166,12 @@ def calibrate(
         timeout_s: the longest wait within a step.
 
     Raises:
-        ValueError: the stages cannot be dealt evenly to the ranks, or `LaneExecutor` refuses them.
+        ValueError: `LaneExecutor` refuses the stages.
 
     Lesson 11.
     """
-    check_stages(stages)
     num_ranks = len(stages) if num_ranks is None else num_ranks
-    if num_ranks < 1 or len(stages) % num_ranks:
-        raise ValueError(f"{len(stages)} stages cannot be dealt evenly to {num_ranks} ranks; give a multiple of them")
     schedule = interleaved(num_ranks, num_microbatches, len(stages) // num_ranks)
-    num_steps = 1 + whole_number("repeats", repeats)
     runs: list[tuple[Schedule, Timeline]] = []
     modules = nn.ModuleList(stages)
     before = [(parameter, parameter.grad) for parameter in modules.parameters()]
@@ -188,7 +179,7 @@ def calibrate(
     try:
         for variant in (schedule, split_backwards(schedule)):
             with LaneExecutor(variant, stages, loss, devices=devices, timeout_s=timeout_s) as executor:
-                timelines = [executor.step(batch, targets).timeline for _ in range(num_steps)]
+                timelines = [executor.step(batch, targets).timeline for _ in range(1 + repeats)]
             runs += [(variant, timeline) for timeline in timelines[1:]]
     finally:
         for parameter, gradient in before:

@@ -3,8 +3,6 @@
 Nothing keeps the workers in step. They share a process, so packets pass by reference, and between GPUs as copies.
 """
 
-import atexit
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,7 +55,7 @@ class Lanes:
         self.devices = [torch.device(device) for device in devices]
         self._streams = [GpuStream(device) if is_gpu(device) else HostStream(device) for device in self.devices]
         self._gpus = [stream for stream in self._streams if isinstance(stream, GpuStream)]
-        self._workers: dict[int, Workers] = {}  # by process: threads do not follow one into its fork
+        self._workers: Workers | None = None
         self._at_work = threading.Lock()
 
     def __reduce__(self) -> tuple[type["Lanes"], tuple[list[torch.device]]]:
@@ -113,13 +111,9 @@ class Lanes:
 
     def close(self, patience_s: float = 10.0) -> None:
         """End the workers; the next run starts new ones."""
-        workers = self._workers.pop(os.getpid(), None)
+        workers, self._workers = self._workers, None
         if workers is not None:
-            self._close_at_end.detach()
             workers.close(patience_s)
-            late = [thread for thread in workers.threads if thread.is_alive()]
-            if late:  # a thread that is still in torch when Python ends aborts the process
-                atexit.register(Workers([], [], late).close)
 
     @contextmanager
     def _in_use(self) -> Iterator[Workers]:
@@ -127,10 +121,11 @@ class Lanes:
         if not self._at_work.acquire(blocking=False):
             raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
         try:
-            if (process := os.getpid()) not in self._workers:
-                self._workers[process] = _one_for_each(self.devices)
-                self._close_at_end = weakref.finalize(self, self._workers[process].close)
-            yield self._workers[process]
+            if self._workers is None:
+                self._workers = _one_for_each(self.devices)
+                # Also when Python ends: a thread that is inside torch then aborts the process. Answers are not kept.
+                weakref.finalize(self, self._workers._replace(out_queues=[]).close)
+            yield self._workers
         except (KeyboardInterrupt, Overdue):
             self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
             raise

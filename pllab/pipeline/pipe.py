@@ -26,7 +26,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from pllab.arguments import deadline, whole_number
+from pllab.arguments import deadline, require, whole_number
 from pllab.pipeline.batches import Batch, Tensors, as_tuple, gather, scatter, scatter_evenly, single
 from pllab.pipeline.engine import ActionTimes, Name, Packet, as_packet, queued
 from pllab.pipeline.lanes import Lanes, RunsOnLanes, ambient_here
@@ -72,11 +72,9 @@ class Pipe(RunsOnLanes, nn.Module):
     ) -> None:
         super().__init__()
         partitions, devices = sequential.cut if isinstance(sequential, _Cut) else split_module(sequential)
-        if split_size is not None and num_microbatches is not None:
-            raise ValueError(
-                f"split_size is {split_size} and num_microbatches {num_microbatches}: the first is the rows of a "
-                "micro-batch and the second their number, so they say the same thing twice; give one of them"
-            )
+        is_one_given = split_size is None or num_microbatches is None
+        told = f"split_size {split_size} is rows of a micro-batch and num_microbatches {num_microbatches} their count"
+        require(is_one_given, f"{told}; give one of them")
         size = whole_number("split_size", 1 if split_size is None else split_size)
         count = whole_number("num_microbatches", 1 if num_microbatches is None else num_microbatches)
         self._scatter = partial(scatter, split_size=size)
@@ -103,9 +101,6 @@ class Pipe(RunsOnLanes, nn.Module):
         """Make a pipe from partitions and their devices; a device named twice has two stages.
 
         The options are those of `Pipe`.
-
-        Raises:
-            ValueError: the numbers of partitions and devices differ.
         """
         return cls(_Cut(partitions, devices), split_size, **options)
 
@@ -145,8 +140,6 @@ class _Cut(nn.Sequential):
     """Layers that have already been cut into partitions."""
 
     def __init__(self, partitions: Sequence[nn.Sequential], devices: Sequence[torch.device | str]) -> None:
-        if len(partitions) != len(devices):
-            raise ValueError(f"{len(partitions)} partitions and {len(devices)} devices; give one device per partition")
         super().__init__(*partitions)
         self.cut = list(partitions), [checked_device(device) for device in devices]
 

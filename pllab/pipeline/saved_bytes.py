@@ -18,8 +18,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
-from pllab.pipeline.split import check_stages
-
 
 class SavedBytes:
     """The bytes that `live_saved_bytes` has counted so far; it may be read at any time."""
@@ -77,12 +75,8 @@ def live_saved_bytes(stages: Sequence[nn.Module]) -> Iterator[SavedBytes]:
     storage counts once in a stage, and whole, even if several tensors share it or show only a part of it. Parameters,
     buffers and a loss outside the stages do not count.
 
-    Raises:
-        ValueError: the stages are not a list of modules.
-
     Source: `torch.autograd.graph.saved_tensors_hooks`. Lesson 10.
     """
-    check_stages(stages)
     saved = SavedBytes(len(stages))
     handles = [handle for number, stage in enumerate(stages) for handle in _watch(saved, number, stage)]
     try:

@@ -5,7 +5,7 @@ W) goes back through it, from the gradients of the outputs to those of the input
 inputs, and R makes the piece of graph again just before the backward.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from pllab.arguments import require
 from pllab.pipeline.batches import Score, Tensors, as_tuple, single
 from pllab.pipeline.engine import NOTHING, Packet
 from pllab.pipeline.randomness import Draws
-from pllab.pipeline.split import WithDevice, as_sequential
+from pllab.pipeline.split import as_sequential
 from pllab.pipeline.split_backward import Rest, backward_input, backward_weight
 from pllab.pipeline.tied import Shared, shared_parameters
 from pllab.schedule import Action, Kind
@@ -75,7 +75,6 @@ class StageWork:
         self._seed = seed
         self._score = score
         self._recompute = recompute
-        self._begins_in_place = overwrites_input(stage.module)
         self._mode = stage.draws.mode()
         for one in stage.shared:
             is_shared = stage.module.get_parameter(one.name) is one.parameter
@@ -111,14 +110,12 @@ class StageWork:
     def run(self, microbatch: int, inputs: Sequence[torch.Tensor]) -> Tensors:
         """Run the layers, and the loss if there is a score; a single tensor goes in as it is, several as one tuple.
 
-        Seed, stage and micro-batch decide the random draws. A stage that begins in place works on a copy of its input.
+        Seed, stage and micro-batch decide the random draws.
 
         Raises:
             ValueError: the layers do not return tensors, or the loss is not one real number.
         """
         stage = self._stage
-        if self._begins_in_place:
-            inputs = [tensor.clone() for tensor in inputs]
         with stage.draws.seeded(self._seed, microbatch, self._mode):
             value = single(tuple(inputs))
             result = functional_call(stage.module, self._shadows, (value,)) if self._shadows else stage.module(value)
@@ -169,28 +166,6 @@ class StageWork:
         elif starts:
             torch.autograd.backward(starts, grads)
         return Packet([tensor.grad for tensor in inputs])
-
-
-def overwrites_input(stage: nn.Module) -> bool:
-    """Whether a layer works in place on the stage's input; after a layer with parameters, none can.
-
-    Example: True for `ReLU(inplace=True), Linear` and for `Flatten, ReLU(inplace=True)`, False for `Linear,
-    ReLU(inplace=True)`.
-    """
-    for layer in _in_order([stage]):
-        if any(part.__dict__.get("inplace") is True for part in layer.modules()):
-            return True
-        if next(layer.parameters(), None) is not None:
-            return False
-    return False
-
-
-def _in_order(layers: Iterable[nn.Module]) -> Iterator[nn.Module]:
-    for layer in layers:
-        if isinstance(layer, nn.Sequential | WithDevice):
-            yield from _in_order(layer.children())
-        else:
-            yield layer
 
 
 def _check_rows_stay_apart(number: int, module: nn.Module) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pllab.arguments import require
 from pllab.comm.devices import is_gpu
 from pllab.pipeline.split import checked_device
 
@@ -134,10 +135,8 @@ def clock_cycles(num_batches: int, num_partitions: int) -> Iterator[list[tuple[i
 
     Source: GPipe (Huang et al. 2019), figure 2c. Lesson 08.
     """
-    if num_batches < 1 or num_partitions < 1:
-        raise ValueError(
-            f"a clock needs at least one micro-batch and one partition, not {num_batches} and {num_partitions}"
-        )
+    told = f"{num_batches} micro-batches on {num_partitions} partitions are no work; give at least one of each"
+    require(min(num_batches, num_partitions) >= 1, told)
     for tick in range(num_batches + num_partitions - 1):
         first = max(0, tick - num_batches + 1)
         last = min(tick, num_partitions - 1)

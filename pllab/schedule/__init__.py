@@ -19,7 +19,7 @@ from pllab.schedule.families.one_way import eager_one_f_one_b, gpipe, one_f_one_
 from pllab.schedule.families.v_shaped import dual_pipe_v, v_half, v_min, zbv
 from pllab.schedule.legality import Problem, ScheduleError, check, gathers, peak_in_flight, problems
 from pllab.schedule.model import Action, Kind, Schedule, collector_paused, split_backwards
-from pllab.schedule.search.shortest import Optimum, optimal, zero_bubble
+from pllab.schedule.search.shortest import optimal, zero_bubble
 
 __all__ = [
     "FAMILIES",
@@ -28,7 +28,6 @@ __all__ = [
     "FamilyName",
     "Held",
     "Kind",
-    "Optimum",
     "Problem",
     "Schedule",
     "ScheduleError",

@@ -80,22 +80,14 @@ class Costs:
         """How long an action occupies its device, in seconds; B takes I and W together.
 
         Raises:
-            ValueError: the costs are for fewer stages, or have none for this kind.
+            KeyError or IndexError: there is no cost for this kind or stage.
         """
         if kind == Kind.B and self.backward is None:
             return self.duration(stage, Kind.I) + self.duration(stage, Kind.W)
         work = {"F": self.forward, "I": self.backward_input, "W": self.backward_weight, "B": self.backward}
-        cost = work.get(kind)
-        if cost is None:
-            raise ValueError(f"no cost is known of {str(kind)!r}; costs are of F, B, I and W")
-        if not isinstance(cost, tuple):
-            assert isinstance(cost, int | float)
-            return cost
-        if not 0 <= stage < len(cost):
-            sentence = f"costs are given for {len(cost)} stages, but there is a stage {stage}; give one per stage"
-            raise ValueError(sentence)
-        value: float = cost[stage]
-        return value
+        cost: Any = work[kind]
+        duration: float = cost[stage] if isinstance(cost, tuple) else cost
+        return duration
 
     def share_of_pair(self, forward: int, backward: int) -> float:
         """The time of an overlapped pair, F of one stage and B of another, as a part of both one after the other.
@@ -107,18 +99,12 @@ class Costs:
 
 
 def _cost(name: str, value: Any) -> PerStage | None:
-    """A cost with Python's numbers, which are written and compared the same everywhere.
-
-    An array without dimensions claims to be iterable, but is not.
-    """
+    """A cost with Python's numbers, which are written and compared the same everywhere."""
     if name == "backward" and value is None:
         return None
-    is_series = isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) != 0
-    if name not in _PER_STAGE or not is_series:
+    if name not in _PER_STAGE or not isinstance(value, Iterable):
         return _number(name, value)
-    if not (costs := tuple(_number(f"{name} of stage {stage}", one) for stage, one in enumerate(value))):
-        raise ValueError(f"{name} has no values; give one per stage, or one number for all")
-    return costs
+    return tuple(_number(f"{name} of stage {stage}", one) for stage, one in enumerate(value))
 
 
 def _number(name: str, value: Any) -> float:

@@ -70,10 +70,6 @@ def check_memory_limit(memory_limit: float | None) -> None:
 
 
 def _problems(schedule: Schedule, memory_limit: float | None) -> Iterator[Problem]:
-    if not isinstance(schedule, Schedule):
-        raise ValueError(
-            f"{schedule!r} is no Schedule; make one with Schedule.of(rows) or a family such as gpipe(2, 4)"
-        )
     check_memory_limit(memory_limit)
     counts = Counter(schedule.actions())
     whole = [_nothing(schedule), _foreign(counts), _twice(counts), _homes(schedule), _missing(schedule, counts)]

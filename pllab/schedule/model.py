@@ -266,5 +266,4 @@ def _read_cell(cell: str, line: int, column: int) -> list[Action]:
     try:
         return [Action.parse(part) for part in parts if part.strip() and not _ADDED.fullmatch(part.strip())]
     except ValueError as error:
-        sentence = str(error) if len(cell) <= 60 else f"{cell[:60]!r}... is no action; write for example 2F0"
-        raise ValueError(f"line {line}, column {column} of the schedule: {sentence}") from None
+        raise ValueError(f"line {line}, column {column} of the schedule: {error}") from None

@@ -64,8 +64,6 @@ def action_times(schedule: Schedule, costs: Costs) -> Times:
 
 def _is_placed(schedule: Schedule) -> bool:
     """Whether a walk is possible: one rank per stage, only kinds that run, no number below zero."""
-    if not isinstance(schedule, Schedule):
-        return False
     actions = tuple(schedule.actions())
     homes = [set(map(itemgetter(0), row)) for row in schedule.rows]
     stages = set().union(*homes)

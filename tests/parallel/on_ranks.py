@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from pllab import comm
+
 Program = Callable[..., None]
 
 
@@ -45,6 +47,23 @@ def assert_passed(failed: Sequence[Mapping[str, str]], name: str) -> None:
     """Fail with the tracebacks of a program, of every rank on which it failed."""
     if said := [f"rank {rank}: {found[name]}" for rank, found in enumerate(failed) if name in found]:
         pytest.fail("\n".join(said), pytrace=False)
+
+
+def run_on(programs: Programs, *sizes: int) -> tuple[Any, Callable[..., None]]:
+    """A fixture that starts each number of ranks once, and a test of each program in them.
+
+    Example, at the end of a file: `failed, test_ranks = run_on(PROGRAMS, 2, 4)`.
+    """
+
+    @pytest.fixture(scope="module", params=sizes)
+    def failed(request: pytest.FixtureRequest) -> list[dict[str, str]]:
+        return comm.launch(failures, request.param, programs, backend="gloo", timeout_s=200)
+
+    @pytest.mark.parametrize("name", programs)
+    def test_ranks(failed: list[dict[str, str]], name: str) -> None:
+        assert_passed(failed, name)
+
+    return failed, test_ranks
 
 
 def sentence(action: Callable[[], object]) -> str:

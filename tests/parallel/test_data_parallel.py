@@ -1,12 +1,10 @@
 """DataParallel, and the loop over gradients, against one process, against torch's DDP, and by counted messages."""
 
 import gc
-import os
 import sys
 import weakref
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +25,7 @@ from pllab.parallel import (
     token_weighted,
 )
 from pllab.parallel.averaging import check_same_model
-from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, failures, run_on, sentence
 from tests.parallel.programs import (
     NUM_STEPS,
     Chain,
@@ -149,39 +147,14 @@ def gradients_live_in_the_buckets(rank: int, world_size: int, how: str) -> None:
 
 
 @PROGRAMS.add(how=SHARED)
-def ranks_of_one_host_share_memory_and_give_it_back(rank: int, world_size: int, how: str) -> None:
-    """And one rank without memory to share makes all send."""
-    first = DataParallel(odd())
-    reason = "shared: one sum in the memory of this host after backward, gloo"
-    assert (first.strategy, first.reason) == (how, reason)
-    mapped = num_shared_mappings()
-    loss_of(first, *share(0, rank, world_size)).backward()
-    del first
-    gc.collect()
-    dropped = num_shared_mappings()
+def without_memory_to_share_all_send(rank: int, world_size: int, how: str) -> None:
+    assert DataParallel(odd()).reason == f"{how}: one sum in the memory of this host after backward, gloo"
     with pytest.MonkeyPatch.context() as patch:
-        if rank == 0:
-            patch.setattr(os, "posix_fallocate", _no_space)
-        second = DataParallel(odd())
-        full = second.strategy, second.reason, num_shared_mappings()
-        loss_of(second, *share(0, rank, world_size)).backward()
-        found = gradients(second.module)
-    second.module.blocks[1].requires_grad_(True)  # new buckets, and there is space by now
-    second.zero_grad()
-    loss_of(second, *share(0, rank, world_size)).backward()
-    assert mapped - dropped == 1  # one bucket, of both
-    assert full == ("flat", "flat: one flat message after backward, gloo", dropped)
-    assert_close(found, one_gradient(0))
-    assert (second.strategy, num_shared_mappings()) == (how, dropped + 1)
-
-
-def _no_space(descriptor: int, start: int, length: int) -> None:
-    raise OSError(28, "No space left on device")
-
-
-def num_shared_mappings() -> int:
-    """How many pieces of shared memory this process sees."""
-    return Path("/proc/self/maps").read_text().count(" /dev/shm/")
+        patch.setattr(comm, "shared_buffer", lambda *_: None)  # as on all ranks where one has none
+        model = DataParallel(odd())
+    assert (model.strategy, model.reason) == ("flat", "flat: one flat message after backward, gloo")
+    loss_of(model, *share(0, rank, world_size)).backward()
+    assert_close(gradients(model.module), one_gradient(0))
 
 
 @PROGRAMS.add()
@@ -192,22 +165,6 @@ def one_message_for_each_type(rank: int, world_size: int) -> None:
         sum(layer(torch.full((1, 2), rank + 1.0, dtype=layer.weight.dtype)).float().sum() for layer in inner).backward()
     assert ledger.count() == len(model.buckets) == 3
     assert all(layer.weight.grad.eq(1.5).all() and layer.bias.grad.eq(1.0).all() for layer in inner)
-
-
-@PROGRAMS.add()
-def parameters_unfrozen_or_cast_after_wrapping_are_averaged(rank: int, world_size: int) -> None:
-    inner = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    inner[0].requires_grad_(False)
-    model = DataParallel(inner)
-    model(torch.ones(1, 2) * (rank + 1)).sum().backward()
-    inner[0].requires_grad_(True)
-    inner.double()
-    model.zero_grad()
-    model(torch.ones(1, 2, dtype=torch.float64) * (rank + 1)).sum().backward()
-    mine, *others = comm.all_gather_object(gradients(inner))
-    assert all(gradient is not None and gradient.dtype == torch.float64 for gradient in mine.values())
-    for other in others:
-        assert_close(other, mine, rtol=0, atol=0)
 
 
 @PROGRAMS.add(how=STRATEGIES)
@@ -276,56 +233,24 @@ def parameters_may_be_transposed_and_buffers_of_any_type(rank: int, world_size: 
     assert_close(*comm.all_gather_object(weights(inner)), rtol=0, atol=0)
 
 
-def unequal(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """A batch (10, 11) with 10 targets on rank 0 and 100 on rank 1."""
-    ids = torch.randint(0, 11, (10, 11), generator=torch.Generator().manual_seed(rank))
-    labels = ids.clone()
-    if rank == 0:
-        labels[:, 2:] = -100
-    return ids, labels
-
-
-@PROGRAMS.add()
-def token_weighted_gives_the_one_process_gradient(rank: int, world_size: int) -> None:
-    """Rank 0 has 10 targets and rank 1 has 100."""
-
-    def loss(model: nn.Module, ids: torch.Tensor, labels: torch.Tensor, reduction: str) -> torch.Tensor:
-        logits = model(ids)[:, :-1].flatten(0, 1)
-        return nn.functional.cross_entropy(logits, labels[:, 1:].flatten(), reduction=reduction)
-
-    plain, inner = odd(), odd()
-    ids, labels = (torch.cat(parts) for parts in zip(unequal(0), unequal(1), strict=True))
-    loss(plain, ids, labels, "mean").backward()
-    model, (ids, labels) = DataParallel(inner), unequal(rank)
-    token_weighted(loss(model, ids, labels, "sum"), num_target_tokens(labels)).backward()
-    assert global_sum(num_target_tokens(labels)) == 110
-    assert_close(gradients(inner), gradients(plain))
-
-
 @PROGRAMS.add()
 def refusals_name_the_value_and_the_way_out(rank: int, world_size: int) -> None:
-    uneven, sparse = Chain(), DataParallel(nn.Embedding(4, 2, sparse=True))
+    uneven, sparse, thawed = Chain(), DataParallel(nn.Embedding(4, 2, sparse=True)), DataParallel(odd())
+    thawed.requires_grad_(True)
     uneven.blocks[0].uses_extra = rank == 0
     loss_of(uneven, *batch(0)).backward()
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: check_same_model(nn.Linear(4, 2 + rank)), "rank 1 has parameter weight float32[3, 4]"),
         (lambda: check_same_parameters_used(uneven), "blocks.0.extra has a gradient on rank 0 and none on rank 1;"),
         (lambda: sparse(torch.tensor([1])).sum().backward(), "sparse=False"),
+        (lambda: thawed(batch(0)[0]), "parameters were frozen, unfrozen, cast or moved after wrapping"),
         (lambda: token_weighted(torch.zeros(()), 0), "0 target tokens on all ranks"),
     ]
     for action, words in refused:
         assert words in sentence(action)
 
 
-@pytest.fixture(scope="module")
-def failed() -> list[dict[str, str]]:
-    """Per rank, which programs failed; two gloo ranks, started once."""
-    return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=120)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
-    assert_passed(failed, name)
+failed, test_ranks = run_on(PROGRAMS, 2)
 
 
 @pytest.mark.parametrize("size", [1, 4])
@@ -375,8 +300,6 @@ def test_evaluation_sends_nothing_and_a_dropped_wrapper_frees_its_buckets_and_st
     ("module", "given", "sentence"),
     [
         (nn.Linear(1, 1), {"strategy": "eager"}, "strategy 'eager' is unknown; choose flat or overlapped, or leave"),
-        (nn.Linear(1, 1), {"bucket_bytes": 0}, "bucket_bytes=0 holds nothing"),
-        (nn.Linear(1, 1).requires_grad_(False), {}, "all 2 parameters of Linear are frozen"),
         (DataParallel(nn.Linear(1, 1)), {}, "a DataParallel averages its gradients already; use it as it is"),
     ],
 )

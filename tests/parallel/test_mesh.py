@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 from pllab import comm
 from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm
-from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, run_on, sentence
 from tests.parallel.programs import Chain, batch, gathered, loss_of, share, weights
 
 MOST = 0.01
@@ -97,12 +97,4 @@ def refusals(rank: int, world_size: int) -> None:
     assert "max_norm is 0.0; give a number above 0" in sentence(lambda: clip_grad_norm(nn.Linear(1, 1), 0.0))
 
 
-@pytest.fixture(scope="module")
-def failed() -> list[dict[str, str]]:
-    """Per rank, which programs failed; four ranks, started once."""
-    return comm.launch(failures, 4, PROGRAMS, backend="gloo", timeout_s=200)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_four_ranks(failed: list[dict[str, str]], name: str) -> None:
-    assert_passed(failed, name)
+failed, test_ranks = run_on(PROGRAMS, 4)

@@ -17,14 +17,13 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ProfilerActivity, profile
 from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
 from pllab.parallel import FullyShardedDataParallel
-from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, failures, run_on, sentence
 from tests.parallel.programs import (
     NUM_BLOCKS,
     NUM_STEPS,
@@ -229,36 +228,6 @@ class _Failing(torch.autograd.Function):
         raise ZeroDivisionError("by design")
 
 
-@PROGRAMS.add(zero=(1, 3))
-def evaluation_sees_the_new_weights_and_frees_everything(rank: int, world_size: int, zero: int) -> None:
-    """Also where another evaluation came between backward and step."""
-    model, chain = FullyShardedDataParallel(Chain(), zero=zero), Chain()
-    loss_of(model, *share(0, rank, world_size)).backward()
-    with torch.no_grad():
-        loss_of(model, *batch(0))
-    sgd(model).step()
-    chain.load_state_dict(one_step(0))
-    with torch.no_grad():
-        assert_close(loss_of(model, *batch(0)), loss_of(chain, *batch(0)), rtol=1e-12, atol=0)
-    assert zero < 3 or not any(unit.is_allocated for unit in model._all)
-
-
-@PROGRAMS.add(zero=(1, 2, 3), in_place=(True, False))
-def steps_may_write_through_data(rank: int, world_size: int, zero: int, in_place: bool) -> None:
-    """As steps written by hand do; new numbers may also stand in the place of the old ones."""
-    model, plain = FullyShardedDataParallel(Chain(), zero=zero), Chain()
-    for step in range(2):
-        loss_of(model, *share(step, rank, world_size)).backward()
-        loss_of(plain, *batch(step)).backward()
-        for parameter in (*model.parameters(), *plain.parameters()):
-            grad, parameter.grad = parameter.grad, None
-            if grad is not None and in_place:
-                parameter.data.sub_(grad)
-            elif grad is not None:
-                parameter.data = parameter.data - grad
-    assert_close(gathered(model), weights(plain))
-
-
 @PROGRAMS.add(zero=(1, 2, 3))
 def weights_swapped_in_for_an_evaluation_leave_no_trace(rank: int, world_size: int, zero: int) -> None:
     """As a running average of the weights is, through `.data`, which no version counter shows."""
@@ -269,8 +238,12 @@ def weights_swapped_in_for_an_evaluation_leave_no_trace(rank: int, world_size: i
             parameter.data.copy_(factor * value)
         with torch.no_grad():
             assert model(batch(0)[0]).any() == bool(factor)
-    for parameter in model.parameters():
-        parameter.data.zero_()
+        assert zero < 3 or not any(unit.is_allocated for unit in model._all)
+    with model.no_sync():
+        loss_of(model, *share(0, rank, world_size)).backward()
+    with torch.no_grad():  # as a checkpoint that is loaded after an accumulation that was given up
+        for parameter in model.parameters():
+            parameter.zero_()
     assert not model(batch(0)[0]).any()
 
 
@@ -371,34 +344,14 @@ def _reset(module: nn.Module) -> None:
         module.reset_parameters()
 
 
-def _collect(*_: object) -> None:
-    gc.collect()
-
-
 @PROGRAMS.add(**EVERYWHERE)
 def nothing_keeps_a_model_alive_that_nobody_holds(rank: int, world_size: int, share_memory: bool) -> None:
-    """Python may free it in the middle of another optimizer's step, which raised that a dict had changed."""
-    collects = register_optimizer_step_post_hook(_collect)  # before the model, whose hook is still to come when it runs
     model = FullyShardedDataParallel(Chain(), share_memory=share_memory)
     loss_of(model, *share(0, rank, world_size)).backward()
     gone = weakref.ref(model)
     del model
-    sgd(nn.Linear(1, 1)).step()
-    collects.remove()
+    gc.collect()
     assert gone() is None
-
-
-@PROGRAMS.add()
-def a_step_of_another_model_on_one_rank_gathers_nothing(rank: int, world_size: int) -> None:
-    """The other ranks would wait for it."""
-    model, other = FullyShardedDataParallel(Chain()), nn.Linear(2, 2)
-    if rank == 0:
-        other(torch.ones(2)).sum().backward()
-        torch.optim.SGD(other.parameters(), lr=0.1).step()
-    with comm.record_messages() as ledger:
-        loss_of(model, *share(0, rank, world_size)).backward()
-    first, *others = comm.all_gather_object([message.name for message in ledger.messages])
-    assert all(sent == first for sent in others)
 
 
 @PROGRAMS.add(dtype=(None, torch.bfloat16))
@@ -434,12 +387,12 @@ def _by_torch(chain: Chain, dtype: torch.dtype | None) -> nn.Module:
 
 @PROGRAMS.add()
 def refusals(rank: int, world_size: int) -> None:
-    with torch.device("meta"):
-        on_meta, values = Chain(), nn.Sequential(nn.Embedding(2, 2))
     mixed = nn.Linear(2, 2)
     mixed.bias = nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
     half = FullyShardedDataParallel(Chain()).bfloat16()
-    sharded, thawed, grown, assigned = (FullyShardedDataParallel(Chain(freeze=True)) for _ in range(4))
+    sharded, thawed, grown, assigned, replaced = (FullyShardedDataParallel(Chain(freeze=True)) for _ in range(5))
+    for piece in replaced.parameters():
+        piece.data = piece.data - 1
     thawed.requires_grad_(True)
     grown.module.norm = nn.Sequential(grown.module.norm, nn.Linear(6, 6).double())
     assigned.load_state_dict(assigned.state_dict(), assign=True)
@@ -466,13 +419,11 @@ def refusals(rank: int, world_size: int) -> None:
             "zero=3 frees weights that a double backward needs; take zero=1",
         ),
         (lambda: silent(batch(0)[0]), "a NoneType hides its tensors"),
-        (lambda: half(batch(0)[0]), " on cpu; cast or move the model before it is sharded"),
+        (lambda: half(batch(0)[0]), "a piece was cast, moved or replaced through .data"),
+        (lambda: replaced(batch(0)[0]), "write into pieces in place"),
         (lambda: FullyShardedDataParallel(Chain(), zero=4), "zero is 4; give 1"),
-        (lambda: FullyShardedDataParallel(Chain(), units=[nn.Conv2d]), "Chain has no layer of class Conv2d"),
         (lambda: FullyShardedDataParallel(Chain() if rank else nn.Linear(2, 2)), "build the same model on every rank"),
         (lambda: FullyShardedDataParallel(mixed), "a Linear has parameters of bfloat16 and float32, a flat tensor one"),
-        (lambda: FullyShardedDataParallel(on_meta), "buffer scale is on the meta device"),
-        (lambda: FullyShardedDataParallel(values), "the model is on the meta device; say with initialise="),
     ]
     for action, words in refused:
         assert words in sentence(action)
@@ -492,15 +443,7 @@ def nine_rows_on_any_number_of_ranks(rank: int, world_size: int) -> None:
     assert_stepped(model, 0, rows=9)
 
 
-@pytest.fixture(scope="module")
-def failed() -> list[dict[str, str]]:
-    """Per rank, which programs failed; two ranks, started once."""
-    return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=200)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
-    assert_passed(failed, name)
+failed, test_ranks = run_on(PROGRAMS, 2)
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -87,7 +87,6 @@ def test_what_one_action_overslept_the_next_need_not_sleep_and_one_of_a_pair_sle
         (Schedule.of([["0B0", "0F0"]]), {}, "the schedule deadlocks"),
         (gpipe(2, 2), {"costs": Costs((1.0, 1.0, 1.0))}, "costs are given for 3 stages but the schedule has 2"),
         (gpipe(2, 2), {"unit_s": 0.0}, "unit_s is 0.0; give the seconds of sleep for one unit of cost"),
-        (gpipe(2, 2), {"unit_s": -1.0}, "unit_s is -1.0"),
         (gpipe(2, 2), {"unit_s": float("inf")}, "unit_s is inf"),
     ],
 )

@@ -9,38 +9,18 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pllab.pipeline import Pipe, WithDevice
+from pllab.pipeline import Pipe
 from pllab.pipeline.randomness import _drops_nothing, _SeededDispatch
-from pllab.pipeline.stage import overwrites_input
-from pllab.schedule import Schedule, gpipe, one_f_one_b, zb_h1
+from pllab.schedule import gpipe
 from tests.pipeline.steps import ENGINES, Apply, Loss, assert_close, gradients_of, mse, plain_step, step_on
-
-
-@pytest.mark.parametrize(
-    "first", [nn.ReLU(inplace=True), nn.Sequential(nn.Flatten(), nn.LeakyReLU(0.1, inplace=True))], ids=["", "view"]
-)
-@pytest.mark.parametrize(
-    ("engine", "make", "recompute"),
-    [*(("lanes", make, False) for make in (gpipe, one_f_one_b, zb_h1)), ("pipe", gpipe, False), ("pipe", gpipe, True)],
-)
-def test_stages_that_begin_in_place_give_the_plain_models_loss_and_gradients_and_leave_the_batch(
-    first: nn.Module, engine: str, make: Callable[[int, int], Schedule], recompute: bool
-) -> None:
-    """Each ends with a result that its backward needs again; with recompute it begins twice from what came in."""
-    torch.manual_seed(0)
-    stages = [nn.Sequential(first, nn.Linear(4, 4), nn.Tanh()) for _ in range(3)]
-    x, y = torch.randn(2, 6, 4)
-    before, (expected, gradients) = x.clone(), plain_step(stages, x, y)
-    loss, _ = step_on(engine, stages, x, y, make=make, recompute=recompute)
-    assert loss == pytest.approx(expected, abs=1e-6) and torch.equal(x, before)
-    assert_close(gradients_of(*stages), gradients)
 
 
 def test_dropout_in_place_drops_what_dropout_drops() -> None:
     seen = []
     for inplace, recompute in ((False, False), (True, False), (True, True)):
         torch.manual_seed(0)
-        stages, x = [nn.Sequential(nn.Dropout(0.5, inplace), nn.Linear(4, 4)) for _ in range(2)], torch.randn(6, 4)
+        stages = [nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5, inplace)) for _ in range(2)]
+        x = torch.randn(6, 4)
         step_on("pipe", stages, x, x, recompute=recompute)
         seen.append(gradients_of(*stages))
     assert_close(seen[1], seen[0])
@@ -76,30 +56,17 @@ def test_tuples_travel_and_whole_numbers_carry_no_gradient(engine: str) -> None:
 
 
 def adds_one() -> nn.Module:
-    """Overwrites its input, and does not say so."""
+    """Overwrites its input."""
     return Apply(lambda x: x.add_(1))
 
 
 @pytest.mark.parametrize(("engine", "recompute"), [("lanes", False), ("pipe", True)])
-def test_a_stage_that_overwrites_its_input_unannounced_is_named(engine: str, recompute: bool) -> None:
-    stages, x = [nn.Linear(4, 4), nn.Sequential(adds_one(), nn.Linear(4, 4))], torch.randn(6, 4)
+@pytest.mark.parametrize("first", [adds_one(), nn.ReLU(inplace=True)], ids=["", "ReLU"])
+def test_a_stage_that_overwrites_its_input_is_named(first: nn.Module, engine: str, recompute: bool) -> None:
+    stages, x = [nn.Linear(4, 4), nn.Sequential(first, nn.Linear(4, 4))], torch.randn(6, 4)
     with pytest.raises(RuntimeError, match="in-place operation") as caught:
         step_on(engine, stages, x, x, make=gpipe, recompute=recompute)
     assert "stage 1, micro-batch 0" in caught.value.__notes__[0]
-
-
-@pytest.mark.parametrize(
-    ("stage", "answer"),
-    [
-        (nn.ReLU(inplace=True), True),
-        (nn.Sequential(nn.Flatten(), nn.Sequential(WithDevice(nn.ReLU(inplace=True), "cpu:0"))), True),
-        (nn.Sequential(nn.Linear(2, 2), nn.ReLU(inplace=True)), False),
-        (nn.Sequential(WithDevice(nn.Sequential(nn.Linear(2, 2)), "cpu:0"), nn.ReLU(inplace=True)), False),
-        (nn.Sequential(nn.ReLU(), nn.Tanh()), False),
-    ],
-)
-def test_only_stages_that_need_a_copy_get_one(stage: nn.Module, answer: bool) -> None:
-    assert overwrites_input(stage) is answer
 
 
 def to_complex() -> nn.Module:
@@ -111,26 +78,28 @@ def distance(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return (output - target).abs().square().mean()
 
 
+def tied_twice() -> list[nn.Module]:
+    first, last = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    last[0].weight = last[2].weight = first.weight
+    return [first, last]
+
+
+CHAINS: dict[str, Callable[[], list[nn.Module]]] = {
+    "complex numbers at the end": lambda: [to_complex(), nn.Linear(4, 4, dtype=torch.complex64)],
+    "complex numbers between stages": lambda: [to_complex(), nn.Sequential(Apply(lambda x: x.abs() + x.angle()))],
+    "no layers in the last stage": lambda: [nn.Linear(4, 4), nn.Identity()],  # what comes out is what came in
+    "a weight tied twice within a later stage": tied_twice,
+}
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("num_stages", [2, 3])
-def test_complex_outputs_have_the_plain_models_gradients(num_stages: int, recompute: bool, engine: str) -> None:
-    """Two of three stages end in complex numbers, or the last of two."""
+@pytest.mark.parametrize("chain", CHAINS)
+def test_whatever_the_stages_are_gradients_are_the_plain_models(chain: str, recompute: bool, engine: str) -> None:
     torch.manual_seed(0)
-    from_complex = nn.Sequential(Apply(lambda x: x.abs() + x.angle()), nn.Linear(4, 4))
-    stages = [to_complex(), nn.Linear(4, 4, dtype=torch.complex64), from_complex][:num_stages]
-    x = torch.randn(6, 4)
-    _, gradients = plain_step(stages, x, x, distance)
-    step_on(engine, stages, x, x, distance, recompute=recompute)
-    assert_close(gradients_of(*stages), gradients)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_last_stage_without_layers_is_computed_again(engine: str) -> None:
-    """Its output is its input, which has no graph until then."""
-    stages, (x, y) = [nn.Linear(4, 4), nn.Identity()], torch.randn(2, 6, 4)
-    _, gradients = plain_step(stages, x, y)
-    step_on(engine, stages, x, y, recompute=True)
+    stages, (x, y) = CHAINS[chain](), torch.randn(2, 6, 4)
+    _, gradients = plain_step(stages, x, y, distance)
+    step_on(engine, stages, x, y, distance, recompute=recompute)
     assert_close(gradients_of(*stages), gradients)
 
 

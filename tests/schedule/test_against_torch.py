@@ -38,30 +38,6 @@ def test_torch_reads_accepts_and_writes_back_ours(name: str, sizes: tuple[int, i
     assert (again.rows, again.overlaps) == (schedule.rows, schedule.overlaps)
 
 
-@pytest.mark.parametrize(
-    ("their_name", "sizes"),
-    [
-        ("Interleaved1F1B", (3, 6)),
-        ("LoopedBFS", (3, 6)),
-        ("InterleavedZeroBubble", (4, 8)),
-        ("ZBVZeroBubble", (3, 8)),
-        ("ZBVZeroBubble", (4, 2)),
-        ("DualPipeV", (3, 8)),
-    ],
-)
-def test_we_read_and_accept_what_torch_writes(their_name: str, sizes: tuple[int, int], tmp_path: Path) -> None:
-    """With blanks where it idles, and with pairs that run as one: each becomes its two actions."""
-    rows = get_schedule_ops(their_name, *sizes)
-    made = object.__new__(theirs.PipelineScheduleMulti)
-    made.pipeline_order = dict(enumerate(rows))
-    made._dump_csv(str(tmp_path / "theirs.csv"))
-    schedule = Schedule.from_csv((tmp_path / "theirs.csv").read_text())
-    simulate(schedule)  # refuses an illegal one
-    parts = [[part for item in row if item for part in item.sub_actions or (item,)] for row in rows]
-    assert [list(map(str, row)) for row in schedule.rows] == [list(map(str, row)) for row in parts]
-    assert schedule.to_csv().split() == [",".join(map(str, filter(None, row))) for row in rows]
-
-
 @pytest.mark.parametrize("defers", [False, True])
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("sizes", [(1, 3), (2, 4), (3, 7)], ids=str)

@@ -11,6 +11,8 @@ import pytest
 from pllab.schedule import (
     FAMILIES,
     FamilyName,
+    Held,
+    Kind,
     Schedule,
     breadth_first,
     check,
@@ -191,6 +193,20 @@ def test_v_min_holds_a_third_and_waits_two_thirds_as_long() -> None:
         assert idle(v_min(p, m)) == max(0, 4 * p - 5)
 
 
+def test_eager_1f1b_hides_what_messages_cost_1f1b() -> None:
+    """Zhuang et al. 2022: with twice the warm-up the messages of the steady state travel behind the compute."""
+    costs = Costs(4.0, 4.0, 4.0, p2p=1.0)
+    exposed = [simulate(make(4, 32), costs).makespan - 35 * 12.0 for make in (one_f_one_b, eager_one_f_one_b)]
+    assert exposed == [2.0 * (32 + 4 - 2 - 8), 2.0 * 3]
+
+
+def test_where_the_v_of_half_the_memory_is_slower_than_1f1b() -> None:
+    """The milliseconds are those of the Zero Bubble paper's 1.5B model on 8 GPUs."""
+    paper, halves = Costs(18.522, 18.086, 9.337, p2p=0.601), Costs(9.261, 9.043, 4.6685, p2p=0.601)
+    timelines = simulate(v_half(8, 32), halves), simulate(one_f_one_b(8, 32), paper)
+    assert [round(timeline.bubble_fraction, 3) for timeline in timelines] == [0.215, 0.198]
+
+
 @pytest.mark.parametrize("generator", [zb_h1, zb_h2, *IN_A_V])
 def test_none_is_slower_than_1f1b_for_equal_costs(generator: Generator) -> None:
     """Few micro-batches included; a stage of a V is half the work of a stage of 1F1B."""
@@ -250,3 +266,34 @@ def test_the_table_is_the_schedule(generator: Callable[..., Schedule], sizes: tu
     schedule = generator(*sizes)
     with_stage = schedule.num_stages > schedule.num_ranks
     assert drawn(generator) == simulated(schedule, costs, with_stage=with_stage)
+
+
+@pytest.mark.parametrize("p", range(1, 9))
+@pytest.mark.parametrize("m", [1, 2, 3, 5, 8, 20])
+def test_whole_backwards_hold_what_theory_says(p: int, m: int) -> None:
+    assert peak_in_flight(gpipe(p, m)) == (m,) * p
+    assert peak_in_flight(one_f_one_b(p, m)) == tuple(min(m, p - s) for s in range(p))
+    assert peak_in_flight(eager_one_f_one_b(p, m)) == tuple(min(m, 2 * (p - s) - 1) for s in range(p))
+
+
+def test_each_half_of_a_backward_frees_its_share() -> None:
+    row = Schedule.of([["0F0", "0F1", "0I0", "0W0", "0B1"]]).rows[0]
+    assert Held().after_each(row) == [1, 2, 1.5, 1, 0]
+    assert Held(0.25).after_each(row) == [1, 2, 1.75, 1, 0]
+    assert Held(1.0).after_each(row) == [1, 2, 1, 1, 0]
+
+
+def test_zb_h1_s_last_stage_keeps_what_its_weight_gradients_need() -> None:
+    """It owes p - 1 weight gradients while it holds one forward more."""
+    for share in (0.0, 0.25, 0.5, 1.0):
+        assert peak_in_flight(zb_h1(4, 8), Held(share))[-1] == pytest.approx(1 + 3 * (1 - share))
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_share_outside_0_to_1_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match=f"input_share is {share}; it is the part I frees, from 0 to 1"):
+        Held(share)
+
+
+def test_kinds_that_are_drawn_only_hold_nothing() -> None:
+    assert not {Kind.C, Kind.U, Kind.R} & Held().changes.keys()

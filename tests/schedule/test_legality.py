@@ -200,8 +200,3 @@ def test_a_kind_that_is_plain_text_is_named(rows: list[list[str]]) -> None:
 def test_a_memory_limit_that_is_none_is_refused(limit: Any) -> None:
     with pytest.raises(ValueError, match=f"memory_limit is {limit}; give the most micro-batches"):
         check(gpipe(1, 1), memory_limit=limit)
-
-
-def test_what_is_no_schedule_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="None is no Schedule; make one with Schedule.of"):
-        check(None)  # type: ignore[arg-type]

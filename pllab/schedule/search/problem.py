@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from pllab.arguments import is_number
+from pllab.arguments import is_number, require
 from pllab.memory import Held
 from pllab.schedule.costs import Costs
 from pllab.schedule.model import Action, Kind, Schedule, check_sizes, series
@@ -43,9 +43,8 @@ class SearchProblem:
         """
         p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
         costs.check_stages(p)
-        if not is_number(memory_limit) or not memory_limit >= 1:
-            sentence = f"memory_limit is {memory_limit}; one micro-batch counts 1, so give every rank at least 1"
-            raise ValueError(sentence)
+        is_enough = is_number(memory_limit) and memory_limit >= 1
+        require(is_enough, f"memory_limit is {memory_limit}; one micro-batch counts 1, so give every rank at least 1")
         forward, backward, weight = (
             tuple(costs.duration(stage, kind) for stage in range(p)) for kind in (Kind.F, Kind.I, Kind.W)
         )
