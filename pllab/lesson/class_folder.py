@@ -8,7 +8,6 @@ bounds: so many files, each a small plain one, with numbers on the axis.
 import hashlib
 import itertools
 import json
-import math
 import os
 import socket
 import statistics
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 MOST_FILES = 1000  # of one question
 _MOST_BYTES = 200
-_MOST_BARS = 20
 _NO_FOLDER = "No folder of a class is named: set PLLAB_CLASS to one that all can write, before JupyterLab starts."
 
 
@@ -65,23 +63,21 @@ def class_guesses(asked: "Prediction", folder: str | Path = "") -> Figure:
     if not (named := str(folder) or os.environ.get("PLLAB_CLASS")):
         return _histogram(asked, [], _NO_FOLDER)
     try:
-        guesses = list(_read(asked, Path(named)))
+        middles = list(_middles(asked, Path(named)))
     except OSError as error:
         return _histogram(asked, [], f"The folder of the class cannot be read: {error.strerror}.")
-    middles = [sum(ends_of(guess)) / len(ends_of(guess)) for guess in guesses if guess is not None]
-    left_out = guesses.count(None)
-    return _histogram(asked, middles, f"{count_of(left_out, 'file')} could not be used." if left_out else "")
+    left_out = middles.count(None)
+    known = [middle for middle in middles if middle is not None]
+    return _histogram(asked, known, f"{count_of(left_out, 'file')} could not be used." if left_out else "")
 
 
-def _read(asked: "Prediction", folder: Path) -> Iterator[Guess | None]:
-    """The guess in each file of this question, None for a file that holds none."""
-    ours = f"{_key(asked)}-"
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in itertools.islice(entries, 100 * MOST_FILES) if entry.name.startswith(ours)]
-    for name in names[:MOST_FILES]:
+def _middles(asked: "Prediction", folder: Path) -> Iterator[float | None]:
+    """The middle of the guess in each file of this question, None for a file that holds none."""
+    ours = [file for file in folder.iterdir() if file.name.startswith(f"{_key(asked)}-")]
+    for file in ours[:MOST_FILES]:
         try:
-            text = text_of(folder / name, _MOST_BYTES + 1)  # nothing of a link or a pipe
-            yield asked.checked(json.loads(text)) if len(text) <= _MOST_BYTES else None
+            text = text_of(file, _MOST_BYTES + 1)  # nothing of a link or a pipe
+            yield statistics.mean(ends_of(asked.checked(json.loads(text)))) if len(text) <= _MOST_BYTES else None
         except (OSError, ValueError):
             yield None
 
@@ -95,23 +91,19 @@ def _short(text: str) -> str:
 
 
 def _histogram(asked: "Prediction", middles: list[float], note: str) -> Figure:
-    """A bar for each tenth of the axis; where things are counted, for each whole number or so many of them."""
+    """A bar for each whole number where things are counted, otherwise for each tenth of the axis."""
     low, high = asked.low, asked.high
-    shift = 0.5 if asked.counted else 0  # a whole number stands in the middle of its bar
+    edges = [*(low + (high - low) * number / 10 for number in range(10)), high]
     if asked.counted:
-        step = math.ceil((high - low + 1) / _MOST_BARS)
-        edges = [low + number * step - shift for number in range(math.ceil((high - low + 1) / step) + 1)]
-    else:
-        edges = [*(low + (high - low) * number / 10 for number in range(10)), high]
+        edges = [low - 0.5 + number for number in range(int(high - low) + 2)]  # the number stands in the middle
     with drawing(7, 2.2, layout="constrained") as fig:
         axes = fig.add_subplot(xlabel=asked.unit, ylabel="learners", xlim=(edges[0], edges[-1]))
         heights, *_ = axes.hist(middles, edges, rwidth=0.9, color="#E69F00", edgecolor="black")
         axes.locator_params(axis="y", integer=True)
         axes.spines[["top", "right"]].set_visible(False)
-    ends = [(left + shift, min(right - shift, high)) for left, right in itertools.pairwise(edges)]
     places = [
-        f"{height:g} at {first:g}" if first == last else f"{height:g} from {first:g} to {last:g}"
-        for height, (first, last) in zip(heights, ends, strict=True)
+        f"{height:g} at {left + 0.5:g}" if asked.counted else f"{height:g} from {left:g} to {right:g}"
+        for height, (left, right) in zip(heights, itertools.pairwise(edges), strict=True)
         if height
     ]
     said = f"{count_of(len(middles), 'learner')} guessed"

@@ -10,7 +10,6 @@ import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from pllab.files import write_whole
@@ -137,7 +136,7 @@ def calibration() -> Calibration:
     Example: `calibration()` as the last line of a cell shows the score and a row for each question.
     """
     try:
-        return Calibration(tuple(_read(home() / FILE)))
+        return Calibration(tuple(_read()))
     except (OSError, ValueError) as error:
         return Calibration(problem=f"No score: {_reason(error)}.")
 
@@ -148,12 +147,11 @@ def keep(one: Kept) -> str:
     It never raises: a folder that cannot be written must not stop a lesson.
     """
     try:
-        path = home() / FILE
-        kept = _read(path)
+        kept = _read()
         if all((other.question, other.unit) != (one.question, one.unit) for other in kept):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            home().mkdir(parents=True, exist_ok=True)
             rows = [asdict(each) for each in [*kept, one]]
-            write_whole(path, json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+            write_whole(home() / FILE, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
     except (OSError, ValueError) as error:
         return f"Your guess was not kept: {_reason(error)}."
     return ""
@@ -169,7 +167,7 @@ def write_ends(guess: Guess, write: Callable[[float], str] = write_number) -> st
     return " to ".join(map(write, ends_of(guess)))
 
 
-def _read(path: Path) -> list[Kept]:
+def _read() -> list[Kept]:
     """The kept guesses; none where there is no file.
 
     Raises:
@@ -177,36 +175,22 @@ def _read(path: Path) -> list[Kept]:
         OSError: it cannot be read.
     """
     try:
-        text = path.read_bytes()
+        return [_kept(row) for row in json.loads((home() / FILE).read_bytes())]
     except FileNotFoundError:
         return []
-    try:
-        rows = json.loads(text)
-        if isinstance(rows, list):
-            return [_kept(row) for row in rows]
-    except (KeyError, TypeError, ValueError, RecursionError):
-        pass
-    raise ValueError(f"{FILE} is not a list of guesses; move it away")
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        raise ValueError(f"{FILE} is not a list of guesses; move it away") from None
 
 
 def _kept(row: dict[str, Any]) -> Kept:
-    """A guess from the file, which is the learner's own, so only what would break the score is refused."""
-    guess, spread = row["guess"], row["spread"]
-    ends = _pair(guess) if isinstance(guess, list) else float(guess)
-    told: dict[str, Any] = {name: str(row[name]) for name in ("question", "unit", "engine")}
-    told |= {"measured": float(row["measured"]), "counted": bool(row.get("counted"))}
-    return Kept(guess=ends, spread=None if spread is None else _pair(spread), **told)
+    """A guess from the file, where JSON has lists in place of tuples."""
+    pairs = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
+    return Kept(**(row | pairs))
 
 
-def _pair(value: list[Any]) -> tuple[float, float]:
-    low, high = map(float, value)
-    return low, high
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):  # its own words name a folder of one machine
-        return f"{FILE} cannot be read or written ({error.strerror or type(error).__name__})"
-    return str(error) if FILE in str(error) else f"{FILE} cannot hold it ({error})"
+def _reason(error: OSError | ValueError) -> str:
+    """An error without the folder of one machine, which the words of an OSError name."""
+    return f"{FILE} cannot be read or written ({error.strerror})" if isinstance(error, OSError) else str(error)
 
 
 def _of_ranges(held: int, count: int) -> str:

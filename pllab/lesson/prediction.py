@@ -8,7 +8,6 @@ goes into the folder of the class, see `class_folder.py`.
 
 import math
 import re
-from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
@@ -31,7 +30,7 @@ class Prediction:
         how_long.guess = (1.0, 2.0)  # a range that you would bet 4 to 1 on
         how_long.reveal(1.02, engine="emulated", spread=(1.01, 1.04))
 
-    The first `reveal` is final: the guess at that moment is kept for `calibration`, and a later one does not count.
+    The first `reveal` is final: the guess at that moment is kept for `calibration`, and a later one is refused.
     """
 
     def __init__(self, question: str, unit: str, low: float, high: float, counted: bool = False) -> None:
@@ -43,7 +42,6 @@ class Prediction:
         self.counted = counted
         self._guess: Guess | None = None
         self._is_revealed = False
-        self._is_late = False
         self._not_sent = ""
         self._card: Any = None
 
@@ -53,22 +51,19 @@ class Prediction:
         return self._guess
 
     @guess.setter
-    def guess(self, value: Guess) -> None:
-        guess = self.checked(value)
-        if self._is_revealed:
-            self._is_late = self._guess is None
-        else:
-            self._guess = guess
-            self._not_sent = send_guess(self, guess)
+    def guess(self, value: Any) -> None:
+        require(not self._is_revealed, "the answer was revealed before, so a guess does not count any more")
+        self._guess = self.checked(value)
+        self._not_sent = send_guess(self, self._guess)
 
     def checked(self, value: Any) -> Guess:
-        """A number on the axis, or a range on it.
+        """A number on the axis, or a range on it from its lower to its higher end.
 
         Raises:
             ValueError: it is neither, outside the axis, or no whole number where things are counted.
         """
         try:
-            ends = [float(end) for end in (value if isinstance(value, tuple | list) else [value])]
+            ends = sorted({float(end) for end in (value if isinstance(value, tuple | list) else [value])})
         except (TypeError, ValueError):
             ends = []
         require(len(ends) in (1, 2), f"a guess is a number or a range (low, high), not {value!r}")
@@ -77,12 +72,7 @@ class Prediction:
             require(self.low <= end <= self.high, f"a guess of {end:g} lies outside {axis}; choose one inside")
             is_fine = end.is_integer() or not self.counted
             require(is_fine, f"a guess of {end:g} is refused, the answer is counted; choose a whole number")
-        if len(ends) == 1:
-            return ends[0]
-        low, high = ends
-        wrong = f"a range goes from a lower to a higher number, not from {low:g} to {high:g}"
-        require(low < high, f"{wrong}; swap them, or give a single number")
-        return low, high
+        return (ends[0], ends[1]) if len(ends) == 2 else ends[0]
 
     def sentence(self) -> str:
         """The question and the guess, as text."""
@@ -100,7 +90,7 @@ class Prediction:
         simulated: float | None = None,
         calculated: float | None = None,
     ) -> Figure:
-        """Draw guess, expectation and measurement on one axis; the text alternative is `Answer.sentence`.
+        """Draw guess, expectation and measurement on one axis; the text alternative says the same.
 
         measured: in the prediction's unit, made by `engine`; spread: its lowest and highest round; simulated,
         calculated: what the simulator or a closed form expected.
@@ -109,25 +99,36 @@ class Prediction:
             ValueError: the measurement is infinite or no number.
         """
         require(math.isfinite(measured), f"the measurement is {measured}; measure again")
+        maker = engine.capitalize() if engine in ("calculated", "simulated") else f"Measured ({engine})"
+        expected = (("Simulated", simulated), ("Calculated", calculated))
+        told = [(maker, float(measured)), *((name, value) for name, value in expected if value is not None)]
+        parts = [f"{name}: {self.write(value)} {self.unit_of(value)}" for name, value in told]
         ends = None if spread is None else (float(spread[0]), float(spread[1]))
-        expected = {"simulated": simulated, "calculated": calculated}
-        told = tuple((name, value) for name, value in expected.items() if value is not None)
-        answer = Answer(self, float(measured), engine, ends, told)
-        sentence = answer.sentence()
-        if self._guess is not None:
-            sentence = f"{sentence} {keep(answer.kept(self._guess))}".rstrip()
+        if ends is not None:
+            parts[0] += f" ({write_ends(ends, self.write)})"
+        if self._guess is None:
+            sentence = ". ".join([*parts, "You made no guess."])
+        else:
+            kept = Kept(self.question, self.unit, self._guess, float(measured), engine, ends, self.counted)
+            sentence = f"{'. '.join([*parts, self._judgement(kept)])}. {keep(kept)}".rstrip()
         self._is_revealed = True
-        return figure(_draw(answer), sentence, caption=f"{self.question} {sentence}")
+        canvas = _draw(self, told, ends if engine != "calculated" else None)
+        return figure(canvas, sentence, caption=f"{self.question} {sentence}")
+
+    def _judgement(self, kept: Kept) -> str:
+        ends, what = ends_of(kept.guess), "range" if kept.is_range else "guess"
+        said = f"Your {what} of {write_ends(kept.guess, self.write)} {self.unit_of(kept.guess)}"
+        if kept.held:
+            return f"{said} {'holds it' if kept.is_range else 'was right'}"
+        is_high = ends[0] > kept.measured
+        gap = ends[0] - kept.measured if is_high else kept.measured - ends[-1]
+        verb = "lies" if kept.is_range else "was"
+        return f"{said} {verb} {self.write(gap)} {self.unit_of(gap)} too {'high' if is_high else 'low'}"
 
     @property
     def noted(self) -> str:
         """What the card says under its button."""
-        if self._is_revealed and self._guess is None:
-            return "The answer was revealed before, so a guess does not count any more."
-        if self._guess is None:
-            return "No guess yet."
-        kept = " It was revealed with this guess, which stays." if self._is_revealed else ""
-        return f"Noted: {self.write_guess()}.{kept} {self._not_sent}".rstrip()
+        return f"Noted: {self.write_guess()}. {self._not_sent}".rstrip() if self._guess is not None else "No guess yet."
 
     def write_guess(self) -> str:
         """The guess with its unit: `1.5 s` or `1 to 2 s`; empty without one."""
@@ -173,65 +174,15 @@ def predict(question: str, unit: str, low: float, high: float, counted: bool = F
     return Prediction(question, unit, low, high, counted)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer to a prediction: number, engine, lowest and highest round, and what was expected by whom."""
-
-    asked: Prediction
-    measured: float
-    engine: str
-    spread: tuple[float, float] | None = None
-    expected: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def maker(self) -> str:
-        """`Calculated`, `Simulated`, or `Measured` with the engine."""
-        return self.engine.capitalize() if self.engine in ("calculated", "simulated") else f"Measured ({self.engine})"
-
-    def sentence(self) -> str:
-        """The picture in words.
-
-        Example: `Measured (real): 1.12 s (1.1 to 1.2). Your guess of 1.5 s was 0.38 s too high.`
-        """
-        write, unit_of = self.asked.write, self.asked.unit_of
-        parts = [f"{self.maker}: {write(self.measured)} {unit_of(self.measured)}"]
-        if self.spread is not None:
-            parts[0] += f" ({write_ends(self.spread, write)})"
-        parts += [f"{name.capitalize()}: {write(value)} {unit_of(value)}" for name, value in self.expected]
-        return ". ".join([*parts, self._judgement()]) + "."
-
-    def kept(self, guess: Guess) -> Kept:
-        """The guess with this outcome, as the course keeps it."""
-        asked = self.asked
-        return Kept(asked.question, asked.unit, guess, self.measured, self.engine, self.spread, asked.counted)
-
-    def _judgement(self) -> str:
-        asked, write, guess = self.asked, self.asked.write, self.asked.guess
-        if guess is None:
-            return "Your guess came after the answer and does not count" if asked._is_late else "You made no guess"
-        ends, kept = ends_of(guess), self.kept(guess)
-        said = f"Your {'range' if kept.is_range else 'guess'} of {write_ends(guess, write)} {asked.unit_of(guess)}"
-        if kept.held:
-            return f"{said} {'holds it' if kept.is_range else 'was right'}"
-        is_high = ends[0] > self.measured
-        gap = ends[0] - self.measured if is_high else self.measured - ends[-1]
-        verb = "lies" if kept.is_range else "was"
-        return f"{said} {verb} {write(gap)} {asked.unit_of(gap)} too {'high' if is_high else 'low'}"
-
-    def marks(self) -> list[tuple[str, Guess, str, str]]:
-        """Name, value or range, symbol and Okabe-Ito colour, from the bottom of the picture to its top."""
-        marks: list[tuple[str, Guess, str, str]] = [(self.maker.lower(), self.measured, "o", "#0072B2")]
-        marks += [(name, value, "s", "#56B4E9") for name, value in self.expected]
-        if (guess := self.asked.guess) is not None:
-            marks.append(("your range" if isinstance(guess, tuple) else "your guess", guess, "D", "#E69F00"))
-        return marks
-
-
-def _draw(answer: Answer) -> Any:
-    """The marks with their names on one axis, as a figure of matplotlib's; a range is a bar."""
+def _draw(asked: Prediction, told: list[tuple[str, float]], spread: tuple[float, float] | None) -> Any:
+    """The numbers and the guess on one axis, each with its name, as a figure of matplotlib's; a range is a bar."""
     from matplotlib.figure import Figure as Canvas  # a canvas of its own: pyplot keeps every figure it makes
 
-    asked, marks = answer.asked, answer.marks()
+    marks: list[tuple[str, Guess, str, str]]  # name, value, symbol and Okabe-Ito colour
+    marks = [(name.lower(), value, "s", "#56B4E9") for name, value in told]
+    marks[0] = (*marks[0][:2], "o", "#0072B2")
+    if asked.guess is not None:
+        marks.append(("your range" if isinstance(asked.guess, tuple) else "your guess", asked.guess, "D", "#E69F00"))
     canvas = Canvas(figsize=(7, 0.55 * len(marks) + 0.9), dpi=96, layout="constrained")
     axes = canvas.add_subplot()
     for row, (_, value, symbol, colour) in enumerate(marks):
@@ -242,11 +193,11 @@ def _draw(answer: Answer) -> Any:
             axes.plot(value, row, symbol, color=colour, markersize=11, markeredgecolor="black", clip_on=False)
         text, middle = write_ends(value, asked.write), sum(ends) / len(ends)
         axes.annotate(text, (middle, row), xytext=(0, 9), textcoords="offset points", ha="center")
-    if answer.spread is not None and answer.engine != "calculated":
-        axes.hlines(0, *answer.spread, color="black", linewidth=2, zorder=0)
+    if spread is not None:
+        axes.hlines(0, *spread, color="black", linewidth=2, zorder=0)
     axes.set_yticks(range(len(marks)), [name for name, *_ in marks])
     axes.set_ylim(-0.6, len(marks) - 0.2)
-    shown = [end for _, value, *_ in marks for end in ends_of(value)] + list(answer.spread or ())
+    shown = [end for _, value, *_ in marks for end in ends_of(value)] + list(spread or ())
     axes.set_xlim(min(asked.low, *shown), max(asked.high, *shown))
     if asked.counted:
         axes.locator_params("x", integer=True)
@@ -274,8 +225,7 @@ def _card(asked: Prediction) -> Any:
 
     def store(_: Any) -> None:
         try:
-            ends = sorted({_number(box.value) for box in boxes if box.value.strip()} or {_number("")})
-            asked.guess = (ends[0], ends[-1]) if len(ends) == 2 else ends[0]
+            asked.guess = [box.value for box in boxes if box.value.strip()]
             note.value = escape(asked.noted)
         except ValueError as error:
             note.value = escape(f"Not noted: {error}.")
@@ -288,10 +238,3 @@ def _card(asked: Prediction) -> Any:
         style={"font_size": "0.9em"},
     )
     return ipywidgets.VBox([question, ipywidgets.HBox([*boxes, unit, button]), how, note])
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no number; write one, such as 2") from None
