@@ -6,7 +6,6 @@ memory stick can carry it: a page asks for nothing outside the folder, and opens
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def write_site(folder: Path, notebooks: Path) -> None:
     Example: `write_site(Path("build/site"), Path("notebooks"))`, then open `build/site/index.html`.
 
     Raises:
-        ValueError: there is no lesson, or one says too little (see `read_course`).
+        ValueError: there is no lesson.
     """
     import nbformat
 
@@ -79,14 +78,5 @@ def _write_page(path: Path, notebook: Any, title: str) -> None:
     path.write_text(links.sub(r"\1.html", page), encoding="utf-8")
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Write the site into a folder, from a folder of notebooks; 0 when done."""
-    if len(arguments) != 2:
-        sys.stderr.write("name the folder to write and that of the notebooks: build/site notebooks\n")
-        return 2
-    write_site(*map(Path, arguments))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    write_site(*map(Path, sys.argv[1:]))

@@ -35,10 +35,9 @@ def build(lessons: Path, folder: Path) -> list[str]:
     require(bool(paths), f"{str(lessons)!r} has no notebooks; name the folder of the lessons with --notebooks")
     is_empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     require(is_empty, f"{str(folder)!r} is not empty; name a new folder")
-    # Older notebooks have no ids; an upgrade gives them some.
-    read = {path.name: nbformat.v4.upgrade(nbformat.read(plain_file(path), as_version=4)) for path in paths}
-    with_exercises = {name: one for name, one in read.items() if any(_CHECK.fullmatch(cell.id) for cell in one.cells)}
-    copies = {name: without_solutions(notebook) for name, notebook in with_exercises.items()}
+    read = {path.name: nbformat.read(plain_file(path), as_version=4) for path in paths}
+    lessons_read = {name: one for name, one in read.items() if any(_CHECK.fullmatch(cell.id) for cell in one.cells)}
+    copies = {name: without_solutions(notebook) for name, notebook in lessons_read.items()}
     folder.mkdir(parents=True, exist_ok=True)
     for name, notebook in copies.items():
         nbformat.write(notebook, folder / name)

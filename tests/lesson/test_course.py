@@ -2,10 +2,9 @@
 
 import re
 
-import nbformat
 import pytest
 
-from pllab.lesson.course import fill, main, read_course, read_lesson
+from pllab.lesson.course import fill, main, read_course
 from pllab.lesson.exercise import exercises_of
 from tests.lesson.committed import FOLDER, code_cells, read
 
@@ -16,10 +15,13 @@ GUIDES = "90"  # lessons from here on are for teachers: they need no lesson befo
 each_lesson = pytest.mark.parametrize("lesson", COURSE, ids=lambda lesson: lesson.number)
 
 
-def test_readme_says_what_the_notebooks_say():
-    text = README.read_text()
-    assert text.count("<!-- lessons -->\n") == 1
+def test_readme_says_what_the_notebooks_say_between_its_marks(tmp_path):
+    text, copy = README.read_text(), tmp_path / "README.md"
     assert fill(text, COURSE) == text, "run python -m pllab.lesson.course README.md notebooks"
+    old, count = re.subn("(<!-- lessons -->\n).*?(<!-- end -->)", r"\1old\n\2", text, flags=re.DOTALL)
+    copy.write_text(old)
+    main(copy, FOLDER)
+    assert count == 1 and copy.read_text() == text
 
 
 @each_lesson
@@ -91,58 +93,9 @@ def test_a_lesson_has_the_exercises_of_the_registry(lesson):
         assert lesson.num_exercises == len(exercises_of(lesson.number))
 
 
-def written(folder, name="03_three.ipynb", about=None, cells=()):
-    """A small notebook with a title, and metadata unless `about` is empty."""
-    title = nbformat.v4.new_markdown_cell(f"# {name[:2]} Three at a time", id=f"{name[:2]}-title")
-    notebook = nbformat.v4.new_notebook(cells=[title, *cells])
-    about = {"minutes": [45], "needs": ["00"], "promise": "count"} if about is None else about
-    notebook.metadata.update({"pllab": about} if about else {})
-    nbformat.write(notebook, folder / name)
-    return folder / name
-
-
-def test_a_lesson_is_counted(tmp_path):
-    names = ("03-run", "03-ex1-stub", "03-ex1-check", "03-ex10-stub", "04-ex1-stub")
-    lesson = read_lesson(written(tmp_path, cells=[nbformat.v4.new_code_cell("1", id=name) for name in names]))
-    assert (lesson.number, lesson.title, lesson.sittings) == ("03", "Three at a time", (45,))
-    assert (lesson.needs, lesson.promise) == (("00",), "count")
-    assert lesson.num_exercises == 2
-
-
-def test_a_guide_needs_no_lesson(tmp_path):
-    assert read_lesson(written(tmp_path, "90_guide.ipynb", {"minutes": [30], "promise": "teach"})).needs == ()
-
-
-def test_what_is_wrong_with_a_notebook_is_said_with_its_name(tmp_path):
-    with pytest.raises(ValueError, match=r"03_three.ipynb does not say its minutes and promise; write them"):
-        read_lesson(written(tmp_path, about={}))
-    (tmp_path / "03_three.ipynb").write_text("{")
-    with pytest.raises(ValueError, match=r"03_three.ipynb is no notebook: .*; restore it"):
+def test_a_folder_without_lessons_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=f"no lesson is in '{tmp_path}'; name the folder"):
         read_course(tmp_path)
-    other = written(tmp_path, "04_four.ipynb")
-    other.write_text(other.read_text().replace("# 04", "# 05"))
-    with pytest.raises(ValueError, match=r"04_four.ipynb has no title; begin it with '# 04 ...'"):
-        read_lesson(other)
-    other.unlink()
-    with pytest.raises(ValueError, match="no lesson is in '.*empty'; name the folder"):
-        read_course(tmp_path / "empty")
-    written(tmp_path, "03_three.ipynb")
-    written(tmp_path, "03_tree.ipynb")
-    with pytest.raises(ValueError, match=r"03_three.ipynb and 03_tree.ipynb have the same number"):
-        read_course(tmp_path)
-
-
-def test_the_table_is_written_between_its_marks_and_nowhere_else(tmp_path, capsys):
-    written(tmp_path, about={"minutes": [20, 5], "needs": [], "promise": "count to `3`"})
-    readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- lessons -->\nold\n<!-- end -->\nafter\n<!-- end -->\n")
-    assert main([str(readme), str(tmp_path)]) == 0
-    row = "| [03 Three at a time](notebooks/03_three.ipynb) | 20 + 5 | count to `3` |"
-    table = f"| Lesson | Minutes | You will |\n| --- | ---: | --- |\n{row}"
-    text = f"before\n<!-- lessons -->\n\n{table}\n\n<!-- end -->\nafter\n<!-- end -->\n"
-    assert readme.read_text() == text
-    assert main([str(readme), str(tmp_path)]) == 0 and readme.read_text() == text
-    assert main(["README.md"]) == 2 and "name the file and the folder" in capsys.readouterr().err
 
 
 def test_words_in_folds_and_links_are_not_counted():
