@@ -4,7 +4,7 @@ It takes from the cells what the function needs and leaves out the lesson's runs
 
     wanted   the names that the second argument of its last `check` reads
     taken    the last statement that binds each of them, then what that one reads, and so on
-    run      what was taken, in the notebook's order
+    run      what was taken, in the notebook's order, up to the check
 
 A function reads names when it is called, so its helper may come after it; other statements read only what is above.
 The function is packed as `check` does it, so what cannot travel in a notebook is refused here, too.
@@ -44,8 +44,6 @@ def pack_cells(exercise_id: str, source: Source) -> Packed:
         raise
     except BaseException as error:  # SystemExit too: a cell that ends the process has made no function
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        unread = [name for name, lines in source if isinstance(error, NameError) and _body("".join(lines)) is None]
-        text += f", and Python cannot read {' and '.join(unread)}" if unread else ""
         raise Refused("raised", _RAISED.format(cell=at.capitalize(), error=text)) from None
     return pack(names[_NAME])
 
@@ -53,10 +51,11 @@ def pack_cells(exercise_id: str, source: Source) -> Packed:
 def _pieces(exercise_id: str, source: Source) -> list[tuple[str, Any]]:
     """The code to run, by cell, and at last what the check is given; lines keep their numbers for tracebacks."""
     parts = [part for name, lines in source for part in statements(name, "".join(lines))]
-    expression = next((given for part in reversed(parts) for given in _given_to_check(part.node, exercise_id)), "")
-    if not expression:
+    checks = [(at, given) for at, part in enumerate(parts) for given in _given_to_check(part.node, exercise_id)]
+    if not checks:
         raise Refused("raised", _NO_CHECK.format(id=exercise_id))
-    taken = needed(parts, expression)
+    at, expression = checks[-1]
+    taken = needed(parts[:at], expression)
     pieces = []
     for name, _ in source:
         body = [part.node for part in taken if part.cell == name]
@@ -91,7 +90,7 @@ class Statement:
 
 def statements(cell: str, source: str) -> Iterator[Statement]:
     """The statements of one cell, with its magics as calls; none if it is not Python, or runs on ranks."""
-    for node in _body(source) or ():
+    for node in body_of(source):
         try:
             reads, bound = frozenset(names_read(ast.unparse(node))), names_bound(ast.unparse(node))
         except (SyntaxError, RecursionError):  # an await outside of a function
@@ -102,8 +101,8 @@ def statements(cell: str, source: str) -> Iterator[Statement]:
         yield Statement(cell, node, binds, bound.union(_changed(node)), reads, is_import)
 
 
-def _body(source: str) -> list[ast.stmt] | None:
-    """The statements of a cell that runs here; None where Python cannot read it."""
+def body_of(source: str) -> list[ast.stmt]:
+    """The statements of a cell that runs here; none where Python cannot read it."""
     lines = source.split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if lines[first].startswith("%%"):
@@ -113,7 +112,7 @@ def _body(source: str) -> list[ast.stmt] | None:
     for read in (str, _as_python):
         with suppress(SyntaxError, ValueError):
             return ast.parse(read("\n".join(lines))).body
-    return None
+    return []
 
 
 def _as_python(source: str) -> str:

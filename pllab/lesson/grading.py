@@ -24,17 +24,14 @@ from typing import Any, NamedTuple
 from pllab.arguments import printable, require
 from pllab.lesson.asking import judge
 from pllab.lesson.exercise import Exercise, exercises_of
-from pllab.lesson.packing import InCells
+from pllab.lesson.packing import InCells, Source
 from pllab.lesson.sandbox import Limits, Sandbox, require_bubblewrap
 from pllab.lesson.verdict import Outcome, Verdict, refusal
 
 _MOST_BYTES = 64 << 20
 _CELL_ID = re.compile(r"(\d\d)-ex\d+")
-_CHECK = re.compile(r"""\b(?:check\(|exercise_id\s*=)\s*["'](\d\d\.\d+)["']""")
-_NO_CHECK = 'the notebook has no check("{id}", ...) any more'
+_CHECK = re.compile(r"""\b(?:check\(|exercise_id\s*=)\s*["'](\d\d)\.\d+["']""")
 _LIMIT = "Your function {breach}, more than a solution may take."
-
-GradingTask = tuple[Exercise, InCells | None]  # one exercise of a submission; None if its check is gone
 
 
 @dataclass(frozen=True)
@@ -146,21 +143,18 @@ def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
 
 def _grades(graders: _Graders, path: Path, earlier: Sequence[Grade | None] = ()) -> Iterator[Grade]:
     """The grades of a notebook in one sandbox; an earlier one stays if it was decided."""
-    tasks = tasks_of(path)
+    exercises, source = exercises_in(path)
     with Sandbox(graders.limits, graders.folders, graders.stopped) as sandbox:
-        for task, grade in zip(tasks, earlier or [None] * len(tasks), strict=True):
+        for exercise, grade in zip(exercises, earlier or [None] * len(exercises), strict=True):
             if graders.stopped.is_set():
                 raise ValueError("grading was stopped")
             if grade is None or grade.verdict.outcome is Outcome.UNDECIDED:
-                grade = _graded(graders, sandbox, task)
+                grade = _graded(graders, sandbox, exercise, InCells(exercise.id, source))
             yield grade
 
 
-def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
+def _graded(graders: _Graders, sandbox: Sandbox, exercise: Exercise, solution: InCells) -> Grade:
     """One exercise; whatever goes wrong affects only this exercise."""
-    exercise, solution = task
-    if solution is None:
-        return Grade(Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED), _NO_CHECK.format(id=exercise.id))
     deadline_s = graders.limits.timeout_s or exercise.deadline_s
     try:
         sandbox.sweep()
@@ -177,24 +171,21 @@ def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
     return Grade(verdict)
 
 
-def tasks_of(path: Path) -> list[GradingTask]:
-    """All exercises of the lessons that a notebook has cells of, each with the cells up to its last check.
+def exercises_in(path: Path) -> tuple[list[Exercise], Source]:
+    """All exercises of the lessons that a notebook has cells of, and its cells of code.
 
     Raises:
         ValueError: the file is no notebook, or it belongs to no lesson.
     """
     cells = _cells_of(path)
-    source: list[tuple[str, tuple[str, ...]]] = []
-    solutions: dict[str, InCells] = {}
-    for number, (_, kind, text) in enumerate(cells, 1):
-        if kind == "code":
-            source.append((f"cell {number}", tuple(line + "\n" for line in text.split("\n"))))
-            solutions |= {exercise_id: InCells(exercise_id, tuple(source)) for exercise_id in _CHECK.findall(text)}
+    code = [(number, text) for number, (_, kind, text) in enumerate(cells, 1) if kind == "code"]
     lessons = {found[1] for name, _, _ in cells if (found := _CELL_ID.match(name))}
-    lessons = lessons or {exercise_id.partition(".")[0] for exercise_id in solutions}
+    lessons = lessons or {lesson for _, text in code for lesson in _CHECK.findall(text)}
     exercises = [exercise for lesson in sorted(lessons) for exercise in exercises_of(lesson)]
     require(bool(exercises), "it has no exercise of a lesson; hand in the notebook of a lesson")
-    return [(exercise, solutions.get(exercise.id)) for exercise in exercises]
+    return exercises, tuple(
+        (f"cell {number}", tuple(line + "\n" for line in text.split("\n"))) for number, text in code
+    )
 
 
 def _cells_of(path: Path) -> list[tuple[str, str, str]]:
@@ -206,6 +197,4 @@ def _cells_of(path: Path) -> list[tuple[str, str, str]]:
     except OSError as error:
         raise ValueError(f"it cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        is_cut = path.stat().st_size > _MOST_BYTES
-        way_out = "is too large; clear its outputs, save it" if is_cut else "is no notebook; save it in JupyterLab"
-        raise ValueError(f"it {way_out} and hand it in again") from None
+        raise ValueError("it is no notebook of up to 64 MB; clear its outputs and save it in JupyterLab") from None

@@ -19,7 +19,8 @@ from pllab.lesson.asking import judge
 from pllab.lesson.checking import PRELOADED
 from pllab.lesson.exercise import exercises_of, find
 from pllab.lesson.extraction import needed, statements
-from pllab.lesson.grading import Grade, Sheet, grade, tasks_of
+from pllab.lesson.grading import Grade, Sheet, exercises_in, grade
+from pllab.lesson.packing import InCells
 from pllab.lesson.sandbox import Limits
 from pllab.lesson.verdict import Verdict, refusal
 from tests.lesson.handed_in import FENCED, generated, hand_in, hand_in_hostile
@@ -285,8 +286,8 @@ print("never", 1 / 0)
     hint_id = seen.pop("08.3")[-1]
     assert seen == {
         "00.1": (1, Outcome.RIGHT, ""),
-        **dict.fromkeys(("08.1", "11.1"), (0, Outcome.NOT_ATTEMPTED, "")),
-        "08.2": (0, Outcome.NOT_YET, "raised"),
+        "08.1": (0, Outcome.NOT_ATTEMPTED, ""),
+        **dict.fromkeys(("08.2", "11.1"), (0, Outcome.NOT_YET, "raised")),
         **dict.fromkeys(("11.2", "11.3"), (0, Outcome.NOT_YET, "packaged")),
     }
     assert hint_id and sheet.points == 1 and sheet.to_json()["exercises"][3]["hint"]
@@ -294,13 +295,10 @@ print("never", 1 / 0)
     assert unread.problem.startswith("it is no notebook")
 
 
-def test_a_lesson_without_its_check_cells_is_not_attempted_and_keeps_its_points(tmp_path):
+def test_a_lesson_without_its_check_cells_keeps_its_exercises(tmp_path):
     path = hand_in(tmp_path / "a.ipynb", ("04.1", "pass", "None"))
     path.write_text(path.read_text().replace('check(\\"04.1\\", None)', "pass"))
-    (sheet,) = graded(path)
-    assert [grade.verdict.exercise.id for grade in sheet.grades] == [one.id for one in exercises_of("04")]
-    assert sheet.of == sum(one.difficulty for one in exercises_of("04"))
-    assert sheet.grades[1].note == 'the notebook has no check("04.2", ...) any more'
+    assert exercises_in(path)[0] == list(exercises_of("04"))
 
 
 def test_the_statements_a_function_needs():
@@ -345,9 +343,9 @@ AS_IN_A_NOTEBOOK = {  # the cell of the function, and what `check` is given
 
 def judged_in_cells(path):
     """The verdict on the only exercise of a notebook, without a sandbox, which takes seconds to start."""
-    ((exercise, solution),) = tasks_of(path)
+    (exercise,), source = exercises_in(path)
     (folder := path.parent / "judged").mkdir()
-    return judge(exercise, solution, warm_server(*PRELOADED), folder, 20.0)
+    return judge(exercise, InCells(exercise.id, source), warm_server(*PRELOADED), folder, 20.0)
 
 
 @pytest.mark.parametrize(("cell", "given"), AS_IN_A_NOTEBOOK.values(), ids=AS_IN_A_NOTEBOOK)
@@ -363,12 +361,6 @@ def test_a_check_by_keyword_is_found(tmp_path, given):
     path = hand_in(tmp_path / "a.ipynb", ("00.1", SHARES, "my_share"))
     path.write_text(path.read_text().replace(r"\"00.1\", my_share", given.replace('"', r"\"")))
     assert judged_in_cells(path).outcome is Outcome.RIGHT
-
-
-def test_a_cell_that_python_cannot_read_is_named_where_its_function_is_missing(tmp_path):
-    path = hand_in(tmp_path / "a.ipynb", ("00.1", SHARES.replace(":\n", "\n"), "my_share"))
-    told = "NameError: name 'my_share' is not defined, and Python cannot read cell 1, so there is no function to check"
-    assert told in judged_in_cells(path).first.hint
 
 
 def test_a_check_that_python_cannot_read_is_told(tmp_path):
@@ -394,7 +386,7 @@ def test_an_interrupt_ends_what_is_being_graded(tmp_path, monkeypatch):
 def test_a_notebook_that_is_too_large_is_told_apart_from_no_notebook(tmp_path, monkeypatch):
     monkeypatch.setattr(grading, "_MOST_BYTES", 100)
     (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("00.1", RIGHT, "my_share")))
-    assert sheet.problem == "it is too large; clear its outputs, save it and hand it in again"
+    assert sheet.problem == "it is no notebook of up to 64 MB; clear its outputs and save it in JupyterLab"
 
 
 def test_a_sheet_has_one_line_for_each_exercise_and_no_control_characters():
