@@ -6,7 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -114,8 +114,6 @@ def test_a_solution_that_uses_an_earlier_one_does_not_repeat_it():
     assert kept("05.3", later, "tokens", average=mine("05.2")) == "in my_pllab.py"
     assert "average = average_gradients\n" in (home() / "my_pllab.py").read_text()
     assert alone("my_pllab.tokens([1]), my_pllab.my_share([2], 0, 1)") == "[1] [2]"
-    told = "not in my_pllab.py, because the file would use average_gradients where it has none; define it in the"
-    assert kept("00.1", later, "tokens", average=mine("05.2")).startswith(told), "00.1 stands above 05.2"
 
 
 def test_what_cannot_be_kept_is_said():
@@ -147,7 +145,6 @@ def test_what_cannot_be_kept_is_said():
         "        return Base.go(cls, n)",
         "a library's methods": "from typing import NamedTuple\nclass Pair(NamedTuple):\n    n: int\n"
         "def f(n):\n    return Pair(n).n + 1",
-        "types": "Numbers = list[int] | None\ndef f(n) -> Numbers:\n    return n + 1",
         "an odd line": "def f(n):\n    # \u2028 \f\n    return n + 1",
     }.values(),
 )
@@ -224,7 +221,9 @@ def test_what_a_timed_cell_defines_is_kept(folder, monkeypatch):
 @pytest.mark.parametrize("order", [[0, 1], [1, 0], [0, 1, 0]])
 def test_a_class_without_methods_is_the_one_that_was_run_last(monkeypatch, order):
     texts = [f"class Step:\n    size = {size}\ndef f():\n    return Step.size\n" for size in (0, 1)]
-    monkeypatch.setattr(sys.modules["__main__"], "In", ["", *(texts[number] for number in order)], raising=False)
+    cells_run = SimpleNamespace(input_hist_raw=["", *(texts[number] for number in order)])
+    shell = SimpleNamespace(history_manager=cells_run)
+    monkeypatch.setattr(sys.modules["__main__"], "get_ipython", lambda: shell, raising=False)
     made = [cell(text)["f"] for text in texts]  # a cell that is run again has its old place in linecache
     assert keep(find("05.1"), made[order[-1]]) == "in my_pllab.py"
     assert alone("my_pllab.f()") == str(order[-1])
@@ -255,32 +254,18 @@ def f():
 @pytest.mark.parametrize(
     ("content", "told"),
     {
-        "another encoding": (b"# caf\xe9\n", "my_pllab.py is not written in UTF-8; save it so"),
-        "no Python": (b"\ndef broken(:\n", "is not valid Python (invalid syntax (my_pllab.py, line 2)); repair it"),
-        "a null byte": (b"a = 1\0\n", "my_pllab.py is not valid Python (source code string cannot contain null bytes)"),
-        "a mark inside": (MARK_INSIDE.encode(), "(detected at line 3) (05.2, line 3)); repair it"),
-        "a folder": (None, "my_pllab.py cannot be read (Is a directory); set PLLAB_HOME to another folder"),
+        "another encoding": (b"# caf\xe9\n", "'utf-8' codec can't decode byte"),
+        "no Python": (b"\ndef broken(:\n", "invalid syntax (my_pllab.py, line 2)"),
+        "a mark inside": (MARK_INSIDE.encode(), "(detected at line 3) (05.2, line 3)"),
+        "a folder": (None, "[Errno 21] Is a directory"),
     }.values(),
 )
-def test_what_is_wrong_with_the_file_is_one_sentence(folder, content, told):
+def test_a_file_that_cannot_be_read_stays_and_the_verdict_says_why(folder, content, told):
     path = folder / "my_pllab.py"
     path.mkdir() if content is None else path.write_bytes(content)
-    assert told in kept("05.3", SHARE)
-    for ask in (lambda: mine("00.1"), lambda: parts("00.1")):
-        with pytest.raises(ValueError, match=re.escape(told)):
-            ask()
-
-
-def test_a_folder_that_was_removed_is_one_sentence(folder, monkeypatch):
-    monkeypatch.delenv("PLLAB_HOME")
-    monkeypatch.delenv("CI", raising=False)
-    (folder / "removed").mkdir()
-    monkeypatch.chdir(folder / "removed")
-    (folder / "removed").rmdir()
-    told = "my_pllab.py cannot be read (No such file or directory)"
-    assert told in kept("00.1", SHARE)
-    with pytest.raises(ValueError, match=re.escape(told)):
-        mine("00.1")
+    said = kept("05.3", SHARE)
+    assert said.startswith("not in my_pllab.py, because ") and told in said
+    assert path.is_dir() if content is None else path.read_bytes() == content
 
 
 def test_lessons_borrow_what_the_learner_has_not_built():
@@ -292,15 +277,6 @@ def test_lessons_borrow_what_the_learner_has_not_built():
         "00.1 My share of the work   yours: my_share",
         "05.2 The same gradient      borrowed from the package: pllab.parallel.average_gradients",
     ]
-
-
-@pytest.mark.parametrize("error", ["KeyError: 'mine'", "SystemExit: 3"])
-def test_a_file_that_does_not_import_is_one_sentence(error):
-    kept("00.1", SHARE)
-    path = home() / "my_pllab.py"
-    path.write_text(path.read_text() + "\nraise {}({})\n".format(*error.split(": ")))
-    with pytest.raises(ValueError, match=f"cannot be imported .{error}.; repair that line"):
-        mine("00.1")
 
 
 def test_two_parts_taken_one_after_the_other_can_both_travel_to_ranks(folder):
