@@ -11,10 +11,10 @@ import json
 import os
 import socket
 import statistics
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pllab.arguments import require
 from pllab.comm.processes import text_of
 from pllab.files import write_whole
 from pllab.lesson.guesses import Guess, ends_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST_FILES = 1000  # of one question
 _MOST_BYTES = 200
-_NO_FOLDER = "No folder of a class is named: set PLLAB_CLASS to one that all can write, before JupyterLab starts."
+_NO_FOLDER = "no folder of a class is named; set PLLAB_CLASS to one that all can write, before JupyterLab starts"
 
 
 def send_guess(asked: "Prediction", guess: Guess, folder: str | Path = "", learner: str = "") -> str:
@@ -58,28 +58,23 @@ def class_guesses(asked: "Prediction", folder: str | Path = "") -> Figure:
 
     Args:
         asked: the prediction, as the cards of the class have it: same question, same unit.
-        folder: by default what PLLAB_CLASS names; without either the picture is empty and says so.
+        folder: by default what PLLAB_CLASS names.
+
+    Raises:
+        ValueError: no folder is named.
+        OSError: it cannot be read.
     """
-    if not (named := str(folder) or os.environ.get("PLLAB_CLASS")):
-        return _histogram(asked, [], _NO_FOLDER)
-    try:
-        middles = list(_middles(asked, Path(named)))
-    except OSError as error:
-        return _histogram(asked, [], f"The folder of the class cannot be read: {error.strerror}.")
-    left_out = middles.count(None)
-    known = [middle for middle in middles if middle is not None]
-    return _histogram(asked, known, f"{count_of(left_out, 'file')} could not be used." if left_out else "")
-
-
-def _middles(asked: "Prediction", folder: Path) -> Iterator[float | None]:
-    """The middle of the guess in each file of this question, None for a file that holds none."""
-    ours = [file for file in folder.iterdir() if file.name.startswith(f"{_key(asked)}-")]
+    named = str(folder) or os.environ.get("PLLAB_CLASS", "")
+    require(bool(named), _NO_FOLDER)
+    ours = [file for file in Path(named).iterdir() if file.name.startswith(f"{_key(asked)}-")]
+    middles, left_out = list[float](), 0
     for file in ours[:MOST_FILES]:
         try:
-            text = text_of(file, _MOST_BYTES + 1)  # nothing of a link or a pipe
-            yield statistics.mean(ends_of(asked.checked(json.loads(text)))) if len(text) <= _MOST_BYTES else None
+            guess = asked.checked(json.loads(text_of(file, _MOST_BYTES)))  # nothing of a link or a pipe
+            middles.append(statistics.mean(ends_of(guess)))
         except (OSError, ValueError):
-            yield None
+            left_out += 1
+    return _histogram(asked, middles, f"{count_of(left_out, 'file')} could not be used." if left_out else "")
 
 
 def _key(asked: "Prediction") -> str:

@@ -35,60 +35,46 @@ _LIMIT = "Your function {breach}, more than a solution may take."
 
 
 @dataclass(frozen=True)
-class Grade:
-    """One exercise with its verdict."""
-
-    verdict: Verdict
-    note: str = ""
-
-    @property
-    def of(self) -> int:
-        """The points for a right solution."""
-        return self.verdict.exercise.difficulty
-
-    @property
-    def points(self) -> int:
-        """The points for this one."""
-        return self.of if self.verdict.outcome is Outcome.RIGHT else 0
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
-        exercise, verdict = self.verdict.exercise, self.verdict
-        head = {"id": exercise.id, "title": exercise.title, "outcome": str(verdict.outcome)}
-        hint = {"hint_id": verdict.hint_id, "hint": self.note or verdict.first.hint}
-        return head | {"points": self.points, "of": self.of} | hint
-
-
-@dataclass(frozen=True)
 class Sheet:
-    """One submission: its grades in the lesson's order, or why it could not be read."""
+    """One submission: the verdicts in the lesson's order, or why it could not be read."""
 
     notebook: str
-    grades: tuple[Grade, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
     problem: str = ""
 
     @property
     def points(self) -> int:
         """The sum of its points."""
-        return sum(grade.points for grade in self.grades)
+        return sum(map(points_of, self.verdicts))
 
     @property
     def of(self) -> int:
         """The points of the lesson."""
-        return sum(grade.of for grade in self.grades)
+        return sum(verdict.exercise.difficulty for verdict in self.verdicts)
 
     def lines(self) -> Iterator[str]:
         """The submission for people: the sum, then a line per exercise."""
         yield printable(f"{self.notebook}   {self.problem or f'{self.points} of {self.of} points'}")
-        for grade in self.grades:
-            exercise, verdict = grade.verdict.exercise, grade.verdict
-            hint = grade.note or (f"{verdict.hint_id}: {verdict.first.hint}" if verdict.hint_id else "")
-            yield printable(f"  {exercise.id}  {grade.points} of {grade.of}  {verdict.outcome:<16} {hint}".rstrip())
+        for verdict in self.verdicts:
+            points = f"{verdict.exercise.id}  {points_of(verdict)} of {verdict.exercise.difficulty}"
+            hint = f"{verdict.hint_id}: {verdict.first.hint}" if verdict.hint_id else ""
+            yield printable(f"  {points}  {verdict.outcome:<16} {hint}".rstrip())
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
         head = {"notebook": self.notebook, "points": self.points, "of": self.of, "problem": self.problem}
-        return head | {"exercises": [grade.to_json() for grade in self.grades]}
+        return head | {"exercises": [_as_json(verdict) for verdict in self.verdicts]}
+
+
+def points_of(verdict: Verdict) -> int:
+    """As many as the exercise's difficulty, or none."""
+    return verdict.exercise.difficulty if verdict.outcome is Outcome.RIGHT else 0
+
+
+def _as_json(verdict: Verdict) -> dict[str, Any]:
+    head = {"id": verdict.exercise.id, "title": verdict.exercise.title, "outcome": str(verdict.outcome)}
+    points = {"points": points_of(verdict), "of": verdict.exercise.difficulty}
+    return head | points | {"hint_id": verdict.hint_id, "hint": verdict.first.hint}
 
 
 def grade(
@@ -126,7 +112,7 @@ class _Graders(NamedTuple):
 
 def _sheet(graders: _Graders, on_sheet: Callable[[Sheet], None] | None, path: Path) -> Sheet:
     try:
-        sheet = Sheet(str(path), tuple(_grades(graders, path)))
+        sheet = Sheet(str(path), tuple(_verdicts(graders, path)))
     except ValueError as error:
         sheet = Sheet(str(path), problem=str(error))
     if on_sheet is not None:
@@ -136,24 +122,24 @@ def _sheet(graders: _Graders, on_sheet: Callable[[Sheet], None] | None, path: Pa
 
 def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
     """The sheet with its undecided exercises tried once more."""
-    if not any(grade.verdict.outcome is Outcome.UNDECIDED for grade in sheet.grades):
+    if not any(verdict.outcome is Outcome.UNDECIDED for verdict in sheet.verdicts):
         return sheet
-    return replace(sheet, grades=tuple(_grades(graders, path, sheet.grades)))
+    return replace(sheet, verdicts=tuple(_verdicts(graders, path, sheet.verdicts)))
 
 
-def _grades(graders: _Graders, path: Path, earlier: Sequence[Grade | None] = ()) -> Iterator[Grade]:
-    """The grades of a notebook in one sandbox; an earlier one stays if it was decided."""
+def _verdicts(graders: _Graders, path: Path, earlier: Sequence[Verdict | None] = ()) -> Iterator[Verdict]:
+    """The verdicts on a notebook in one sandbox; an earlier one stays if it was decided."""
     exercises, source = exercises_in(path)
     with Sandbox(graders.limits, graders.folders, graders.stopped) as sandbox:
-        for exercise, grade in zip(exercises, earlier or [None] * len(exercises), strict=True):
+        for exercise, verdict in zip(exercises, earlier or [None] * len(exercises), strict=True):
             if graders.stopped.is_set():
                 raise ValueError("grading was stopped")
-            if grade is None or grade.verdict.outcome is Outcome.UNDECIDED:
-                grade = _graded(graders, sandbox, exercise, InCells(exercise.id, source))
-            yield grade
+            if verdict is None or verdict.outcome is Outcome.UNDECIDED:
+                verdict = _judged(graders, sandbox, exercise, InCells(exercise.id, source))
+            yield verdict
 
 
-def _graded(graders: _Graders, sandbox: Sandbox, exercise: Exercise, solution: InCells) -> Grade:
+def _judged(graders: _Graders, sandbox: Sandbox, exercise: Exercise, solution: InCells) -> Verdict:
     """One exercise; whatever goes wrong affects only this exercise."""
     deadline_s = graders.limits.timeout_s or exercise.deadline_s
     try:
@@ -163,12 +149,10 @@ def _graded(graders: _Graders, sandbox: Sandbox, exercise: Exercise, solution: I
         with graders.judging:
             verdict = judge(exercise, solution, sandbox.server(), folder, deadline_s)
     except (OSError, RuntimeError) as error:  # the fork server has ended, or the disk is full
-        verdict = Verdict(exercise=exercise, outcome=Outcome.UNDECIDED)
-        if not sandbox.breach:
-            return Grade(verdict, f"the check ended with: {error}")
+        verdict = replace(refusal(exercise, "ended", f"The check ended with: {error}"), outcome=Outcome.UNDECIDED)
     if sandbox.breach and verdict.outcome is not Outcome.RIGHT:
         verdict = refusal(exercise, "limit", _LIMIT.format(breach=sandbox.breach))
-    return Grade(verdict)
+    return verdict
 
 
 def exercises_in(path: Path) -> tuple[list[Exercise], Source]:

@@ -88,22 +88,20 @@ class Calibration:
         missed: Pipeline on two lanes? guess 1.8 to 2 x, measured 1.5 x (1.4 to 1.6), real, factor 1.26
     """
 
-    kept: tuple[Kept, ...] = ()
-    problem: str = ""
+    kept: tuple[Kept, ...]
 
     def sentences(self) -> list[str]:
         """The score in words."""
         if not self.kept:
-            return [self.problem or _WHAT_TO_DO]
+            return [_WHAT_TO_DO]
         ranges = [one.held for one in self.kept if one.is_range]
         numbers = [one.held for one in self.kept if not one.is_range]
         factors = [one.factor for one in self.kept if one.factor is not None]
         words = [_of_ranges(sum(ranges), len(ranges))] if ranges else []
         if numbers:
-            said = (
-                f"{sum(numbers)} of {count_of(len(numbers), 'single number')} {'was' if len(numbers) == 1 else 'were'}"
-            )
-            words.append(f"{said} right: within the spread, or within {100 * _NEAR:.0f} % of the measurement.")
+            verb = "was" if len(numbers) == 1 else "were"
+            said = f"{sum(numbers)} of {count_of(len(numbers), 'single number')} {verb} right: within the spread"
+            words.append(f"{said}, or within {100 * _NEAR:.0f} % of the measurement.")
         if factors:
             words.append(f"Your typical guess was off by a factor of {statistics.median(factors):.2f} (the median).")
         return words
@@ -134,11 +132,11 @@ def calibration() -> Calibration:
     """Score all guesses of the course that are kept in the learner's folder.
 
     Example: `calibration()` as the last line of a cell shows the score and a row for each question.
+
+    Raises:
+        ValueError: their file is no list of guesses.
     """
-    try:
-        return Calibration(tuple(_read()))
-    except (OSError, ValueError) as error:
-        return Calibration(problem=f"No score: {_reason(error)}.")
+    return Calibration(tuple(_read()))
 
 
 def keep(one: Kept) -> str:
@@ -152,8 +150,8 @@ def keep(one: Kept) -> str:
             home().mkdir(parents=True, exist_ok=True)
             rows = [asdict(each) for each in [*kept, one]]
             write_whole(home() / FILE, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
-    except (OSError, ValueError) as error:
-        return f"Your guess was not kept: {_reason(error)}."
+    except (OSError, ValueError) as error:  # the words of an OSError name a folder of one machine
+        return f"Your guess was not kept: {error.strerror if isinstance(error, OSError) else error}."
     return ""
 
 
@@ -168,12 +166,7 @@ def write_ends(guess: Guess, write: Callable[[float], str] = write_number) -> st
 
 
 def _read() -> list[Kept]:
-    """The kept guesses; none where there is no file.
-
-    Raises:
-        ValueError: the file is no list of guesses.
-        OSError: it cannot be read.
-    """
+    """The kept guesses; none where there is no file."""
     try:
         return [_kept(row) for row in json.loads((home() / FILE).read_bytes())]
     except FileNotFoundError:
@@ -186,11 +179,6 @@ def _kept(row: dict[str, Any]) -> Kept:
     """A guess from the file, where JSON has lists in place of tuples."""
     pairs = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
     return Kept(**(row | pairs))
-
-
-def _reason(error: OSError | ValueError) -> str:
-    """An error without the folder of one machine, which the words of an OSError name."""
-    return f"{FILE} cannot be read or written ({error.strerror})" if isinstance(error, OSError) else str(error)
 
 
 def _of_ranges(held: int, count: int) -> str:

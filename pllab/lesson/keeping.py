@@ -134,19 +134,16 @@ def parts(*exercise_ids: str) -> Parts:
 
 @dataclass
 class KeptCode:
-    """A definition with what it needs from its notebook: import lines, constants and other definitions."""
+    """A definition with what it needs from its notebook: imports and constants, a line each, and other definitions."""
 
     name: str
-    imports: list[str] = field(default_factory=list)
-    constants: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     definitions: dict[str, str] = field(default_factory=dict)  # by name, what is used before what uses it
 
 
 def _piece(solution: Any) -> KeptCode:
-    name = getattr(solution, "__name__", "")
-    if not name.isidentifier():
-        raise ValueError("it has no name; define it with def or class")
-    piece = KeptCode(name)
+    piece = KeptCode(getattr(solution, "__name__", ""))
+    require(piece.name.isidentifier(), "it has no name; define it with def or class")
     _collect(solution, piece)
     return piece
 
@@ -172,16 +169,16 @@ def _need(name: str, value: Any, by: Any, piece: KeptCode) -> None:
     original = getattr(value, "__name__", name)
     alias = "" if original == name else f" as {name}"
     if isinstance(value, ModuleType):
-        piece.imports.append(f"import {original}{alias}")
+        piece.lines.append(f"import {original}{alias}")
     elif _is_definition(value) and value.__module__ in ("my_pllab", "__main__", by.__module__):
         if value.__module__ != "my_pllab" and original not in piece.definitions:  # that is in the file already
             _collect(value, piece)
         if alias:
             piece.definitions[name] = f"{name} = {original}"
     elif module := _home_of(value, name):
-        piece.imports.append(f"from {module} import {original}{alias}")
+        piece.lines.append(f"from {module} import {original}{alias}")
     else:
-        piece.constants.append(f"{name} = {_literal(name, value)}")
+        piece.lines.append(f"{name} = {_literal(name, value)}")
 
 
 def _is_definition(value: Any) -> bool:
@@ -238,8 +235,11 @@ def _section(exercise: Exercise, piece: KeptCode, sections: dict[str, str]) -> s
     others = {key: body for key, body in sections.items() if key != exercise.id}
     elsewhere = {name: (key, made) for key, body in others.items() for name, made in _meanings(body)}
     solutions = {name for body in others.values() for _, name in _MARK.findall(body)} & set(elsewhere) - {piece.name}
-    is_borrowed = {line: line.startswith("from pllab.") and line.split()[-1] in solutions for line in piece.imports}
-    head = [*sorted(line for line in is_borrowed if not is_borrowed[line]), *piece.constants]
+    head = [
+        line
+        for line in dict.fromkeys(piece.lines)
+        if not (line.startswith("from pllab.") and line.split()[-1] in solutions)
+    ]
     for name, made in _meanings("\n".join([*head, *piece.definitions.values()])):
         key, other = elsewhere.get(name, ("", made))
         if made != other:

@@ -148,12 +148,8 @@ class Prediction:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         html = f"<p><strong>Predict.</strong> {escape(self.sentence().removeprefix('Predict: '))}</p>"
-        bundle: dict[str, Any] = {"text/plain": self.sentence(), "text/html": html}
-        try:
-            self._card = self._card or _card(self)
-        except ImportError:  # without ipywidgets the question is text
-            return bundle
-        return {**(self._card._repr_mimebundle_() or {}), **bundle}
+        self._card = self._card or _card(self)
+        return {**(self._card._repr_mimebundle_() or {}), "text/plain": self.sentence(), "text/html": html}
 
 
 def predict(question: str, unit: str, low: float, high: float, counted: bool = False) -> Prediction:

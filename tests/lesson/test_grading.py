@@ -19,7 +19,7 @@ from pllab.lesson.asking import judge
 from pllab.lesson.checking import PRELOADED
 from pllab.lesson.exercise import exercises_of, find
 from pllab.lesson.extraction import needed, statements
-from pllab.lesson.grading import Grade, Sheet, exercises_in, grade
+from pllab.lesson.grading import Sheet, exercises_in, grade, points_of
 from pllab.lesson.packing import InCells
 from pllab.lesson.sandbox import Limits
 from pllab.lesson.verdict import Verdict, refusal
@@ -38,12 +38,12 @@ def graded(*paths: Path, limits: Limits = LIMITS, jobs: int = 2) -> list[Sheet]:
 
 
 def outcome(sheet: Sheet, number: int = 0) -> tuple[Outcome, str]:
-    verdict = sheet.grades[number].verdict
+    verdict = sheet.verdicts[number]
     return verdict.outcome, verdict.hint_id
 
 
 def word(sheet: Sheet) -> str:
-    return "right" if sheet.grades[0].verdict.outcome is Outcome.RIGHT else sheet.grades[0].verdict.hint_id
+    return "right" if sheet.verdicts[0].outcome is Outcome.RIGHT else sheet.verdicts[0].hint_id
 
 
 @pytest.mark.exhaustive
@@ -164,7 +164,7 @@ def my_share(items, rank, world_size):
     {SHARE}
 """
     (sheet,) = graded(hand_in(folders[2] / "a.ipynb", ("00.1", cell, "my_share")))
-    assert word(sheet) == "right", sheet.grades[0].verdict.first.hint
+    assert word(sheet) == "right", sheet.verdicts[0].first.hint
 
 
 OWNER = """
@@ -244,7 +244,7 @@ def my_share(items, rank, world_size):
     with socket.create_server(("127.0.0.1", 0)) as server:
         cell = f"PORT = {server.getsockname()[1]}\n{cell}"
         (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("00.1", cell, "my_share")))
-    assert word(sheet) == "right", sheet.grades[0].verdict.first.hint
+    assert word(sheet) == "right", sheet.verdicts[0].first.hint
     assert [path.name for path in tmp_path.iterdir()] == ["a.ipynb"]
     assert not Path("/dev/shm/pllab-left").exists()
 
@@ -282,7 +282,7 @@ print("never", 1 / 0)
     with pytest.raises(RuntimeError, match="install bubblewrap, or pass --unfenced inside a container"):
         grade([path], Limits())
     sheet, unread = graded(path, tmp_path / "b.ipynb", limits=Limits(1 << 30, timeout_s=20.0, fenced=False))
-    seen = {grade.verdict.exercise.id: (grade.points, *outcome(sheet, at)) for at, grade in enumerate(sheet.grades)}
+    seen = {one.exercise.id: (points_of(one), one.outcome, one.hint_id) for one in sheet.verdicts}
     hint_id = seen.pop("08.3")[-1]
     assert seen == {
         "00.1": (1, Outcome.RIGHT, ""),
@@ -291,7 +291,7 @@ print("never", 1 / 0)
         **dict.fromkeys(("11.2", "11.3"), (0, Outcome.NOT_YET, "packaged")),
     }
     assert hint_id and sheet.points == 1 and sheet.to_json()["exercises"][3]["hint"]
-    assert "bubbles" in sheet.grades[2].verdict.first.hint
+    assert "bubbles" in sheet.verdicts[2].first.hint
     assert unread.problem.startswith("it is no notebook")
 
 
@@ -393,7 +393,7 @@ def test_a_sheet_has_one_line_for_each_exercise_and_no_control_characters():
     """Or an error could paint a line of its own over the teacher's sheet."""
     painted = "Your function raised ValueError: \x1b[1A\x1b[2K\n  00.1  1 of 1  right"
     verdict = refusal(find("00.1"), "raised", painted)
-    lines = list(Sheet("handed\x1b]0;in\n.ipynb", (Grade(verdict),)).lines())
+    lines = list(Sheet("handed\x1b]0;in\n.ipynb", (verdict,)).lines())
     assert len(lines) == 2 and all(line.isprintable() for line in lines)
     assert lines[0].startswith("handed\\x1b]0;in\\n.ipynb") and "\\x1b[1A\\x1b[2K" in lines[1]
 
@@ -428,6 +428,8 @@ def test_the_verdict_is_that_of_the_notebook(tmp_path, lesson):
     """Each exercise with a right variant and with a wrong one, whose hint is known."""
     paths = {kind: generated(tmp_path / f"{kind}.ipynb", lesson, kind, 0) for kind in ("RIGHT", "WRONG")}
     right, wrong = graded(*(path for path, _ in paths.values()), limits=Limits(fenced=FENCED), jobs=1)
-    assert [outcome(right, number) for number in range(len(right.grades))] == [(Outcome.RIGHT, "")] * len(right.grades)
-    seen = {grade.verdict.exercise.id: grade.verdict.hint_id for grade in wrong.grades}
+    assert [outcome(right, number) for number in range(len(right.verdicts))] == [(Outcome.RIGHT, "")] * len(
+        right.verdicts
+    )
+    seen = {one.exercise.id: one.hint_id for one in wrong.verdicts}
     assert seen == paths["WRONG"][1]
