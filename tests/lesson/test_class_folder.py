@@ -46,24 +46,21 @@ def test_nothing_is_sent_where_no_class_is(folder, monkeypatch):
         class_guesses(asked)
 
 
-def test_a_folder_that_cannot_be_used_is_said_and_stops_nothing(folder):
+def test_a_folder_that_cannot_be_used_is_said_and_stops_nothing(folder, monkeypatch):
     folder.rmdir()
     asked = _ask()
     asked.guess = 1
     assert asked.noted == "Noted: 1 s. Your guess was not sent to the class: No such file or directory."
     with pytest.raises(FileNotFoundError):
         class_guesses(asked)
-
-
-def test_a_learner_whose_folder_is_gone_still_guesses(tmp_path, monkeypatch):
-    (tmp_path / "lessons").mkdir()
-    for name in "PLLAB_HOME", "CI":
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path / "lessons")
-    (tmp_path / "lessons").rmdir()
-    asked = _ask()
-    asked.guess = 1
-    assert asked.noted == "Noted: 1 s. Your guess was not sent to the class: No such file or directory."
+    monkeypatch.setenv("PLLAB_CLASS", str(folder.parent))
+    monkeypatch.delenv("PLLAB_HOME")
+    monkeypatch.delenv("CI", raising=False)
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()  # the learner's own
+    asked.guess = 2
+    assert asked.noted == "Noted: 2 s. Your guess was not sent to the class: No such file or directory."
 
 
 def test_two_learners_of_one_machine_have_a_file_each(folder, monkeypatch):
