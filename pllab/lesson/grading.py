@@ -30,7 +30,7 @@ from pllab.lesson.verdict import Outcome, Verdict, refusal
 
 _MOST_BYTES = 64 << 20
 _CELL_ID = re.compile(r"(\d\d)-ex\d+")
-_CHECK = re.compile(r"""\b(?:check\(|exercise_id\s*=)\s*["'](\d\d)\.\d+["']""")
+_CHECK = re.compile(r"""\bcheck\([^)]*?["'](\d\d)\.\d+["']""")
 _LIMIT = "Your function {breach}, more than a solution may take."
 
 

@@ -64,14 +64,12 @@ def keep(exercise: Exercise, solution: Any) -> str:
         head = sections.pop("").rstrip()
         borrowed = re.compile(rf"^from pllab\.\S+ import {piece.name}\n", re.MULTILINE)  # by other solutions, until now
         sections = {key: borrowed.sub("", body) for key, body in sections.items()}
-        earlier, new = sections.get(exercise.id), _section(exercise, piece, sections)
-        sections[exercise.id] = new
+        sections[exercise.id] = _section(exercise, piece, sections)
         _file().parent.mkdir(parents=True, exist_ok=True)
         write_whole(_file(), "\n\n".join([head, *(sections[key].strip() for key in sorted(sections))]) + "\n")
     except (ValueError, SyntaxError, OSError) as error:
         return f"not in my_pllab.py, because {error}"
-    replaces = earlier is not None and earlier.strip() != new.strip()
-    return "in my_pllab.py, in place of your earlier one" if replaces else "in my_pllab.py"
+    return "in my_pllab.py"
 
 
 def mine(exercise_id: str) -> Any:
@@ -159,9 +157,8 @@ def _collect(thing: Any, piece: KeptCode) -> None:
 
 
 def _is_pythons(name: str, value: Any) -> bool:
-    """Whether it is there without a definition, under Python or in every notebook; a helper may be called `slice`."""
-    is_notebooks = str(getattr(value, "__module__", "")).startswith("IPython")
-    return name.startswith("__") or value is getattr(builtins, name, _is_pythons) or is_notebooks
+    """Whether it is there without a definition; a helper may be called `slice`."""
+    return name.startswith("__") or value is getattr(builtins, name, _is_pythons)
 
 
 def _need(name: str, value: Any, by: Any, piece: KeptCode) -> None:

@@ -12,6 +12,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import nbformat
+from nbclient import NotebookClient
+
 Notebook = Any  # nbformat's NotebookNode: a dictionary whose keys are also attributes
 
 MOST_BYTES = 400_000
@@ -29,9 +32,6 @@ def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
     Raises:
         nbclient.exceptions.CellExecutionError: a cell raised; the file is left as it was.
     """
-    import nbformat  # needed by authors of lessons only
-    from nbclient import NotebookClient
-
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(
         notebook,
@@ -47,10 +47,11 @@ def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
 
 def read_problems(path: Path) -> list[str]:
     """The problems of a notebook's file, each beginning with the file's name."""
-    import nbformat
-
     notebook = nbformat.read(path, as_version=nbformat.NO_CONVERT)
-    return [f"{path.name}: {problem}" for problem in problems(notebook, path.stat().st_size)]
+    found = [f"{path.name}: {problem}" for problem in problems(notebook)]
+    if path.stat().st_size > MOST_BYTES:
+        found.append(f"{path.name}: it has more than {MOST_BYTES} bytes; draw smaller pictures")
+    return found
 
 
 def clean(notebook: Notebook) -> Notebook:
@@ -65,7 +66,9 @@ def clean(notebook: Notebook) -> Notebook:
     for cell in notebook.cells:
         cell.metadata = {key: value for key, value in cell.metadata.items() if key in ("jupyter", "tags")}
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if not _is_bare_widget(output)]
+            cell.outputs = [
+                one for one in cell.outputs if _WIDGET not in one.get("data", {}) or "text/html" in one.data
+            ]
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(_WIDGET, None)
             if "metadata" in output:
@@ -73,24 +76,10 @@ def clean(notebook: Notebook) -> Notebook:
     return notebook
 
 
-def _is_bare_widget(output: Notebook) -> bool:
-    data = output.get("data", {})
-    return _WIDGET in data and "text/html" not in data
-
-
-def problems(notebook: Notebook, num_bytes: int = 0) -> list[str]:
+def problems(notebook: Notebook) -> Iterator[str]:
     """The problems of a notebook, a sentence each; without any it can be committed."""
-    return [*_in_file(notebook, num_bytes), *_in_cells(notebook)]
-
-
-def _in_file(notebook: Notebook, num_bytes: int) -> Iterator[str]:
-    if num_bytes > MOST_BYTES:
-        yield f"it has {num_bytes} bytes, more than {MOST_BYTES}; draw smaller pictures"
     if clean(deepcopy(notebook)) != notebook:
         yield "it carries times, widget views or metadata of one machine; run make publish"
-
-
-def _in_cells(notebook: Notebook) -> Iterator[str]:
     for cell in notebook.cells:
         name = f"cell {cell.get('id', '?')}"
         if not _CELL_ID.fullmatch(cell.get("id", "")):

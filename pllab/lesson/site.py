@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nbformat
+from jinja2 import DictLoader
+from nbconvert import HTMLExporter
+
 from pllab.lesson.course import read_course, table_of_lessons
 from pllab.show import BubbleStudio
 from pllab.show.theme import IN_THE_DARK
@@ -49,8 +53,6 @@ def write_site(folder: Path, notebooks: Path) -> None:
     Raises:
         ValueError: there is no lesson.
     """
-    import nbformat
-
     lessons = read_course(notebooks)
     folder.mkdir(parents=True, exist_ok=True)
     write_hand_out(folder)
@@ -68,9 +70,6 @@ def write_hand_out(folder: Path) -> None:
 
 
 def _write_page(path: Path, notebook: Any, title: str) -> None:
-    from jinja2 import DictLoader
-    from nbconvert import HTMLExporter
-
     exporter = HTMLExporter(extra_loaders=[DictLoader({"page.html.j2": _PAGE})], template_file="page.html.j2")
     notebook.metadata["title"] = title
     page, _ = exporter.from_notebook_node(notebook)

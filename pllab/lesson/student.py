@@ -8,6 +8,8 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
+import nbformat
+
 from pllab.arguments import plain_file, require
 from pllab.lesson.exercise import find
 from pllab.lesson.publish import Notebook
@@ -29,8 +31,6 @@ def build(lessons: Path, folder: Path) -> list[str]:
     Raises:
         ValueError: there are no lessons, the folder is not empty, or a stub has been filled in.
     """
-    import nbformat  # needed by authors of lessons only
-
     paths = sorted(lessons.glob("*.ipynb"))
     require(bool(paths), f"{str(lessons)!r} has no notebooks; name the folder of the lessons with --notebooks")
     is_empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
@@ -64,8 +64,6 @@ def without_solutions(notebook: Notebook) -> Notebook:
 
 
 def _not_attempted(exercise_id: str, count: int | None) -> Notebook:
-    from nbformat.v4 import new_output
-
     verdict = Verdict(exercise=find(exercise_id), outcome=Outcome.NOT_ATTEMPTED)
     data = {"text/html": verdict._repr_html_(), "text/plain": str(verdict)}
-    return new_output("execute_result", data=data, execution_count=count)
+    return nbformat.v4.new_output("execute_result", data=data, execution_count=count)

@@ -29,7 +29,6 @@ from tests.lesson.hostile import HOSTILE, SHARE
 RIGHT = f"def my_share(items, rank, world_size):\n    {SHARE}"
 LIMITS = Limits(memory_bytes=1 << 30, timeout_s=20.0, fenced=FENCED)
 
-SOME = [one for one in HOSTILE if one[0] in ("fork", "deep folders", "killed parents", "links in the way")]
 behind_bubblewrap = pytest.mark.skipif(not FENCED, reason="bubblewrap does not start on this machine")
 
 
@@ -48,11 +47,7 @@ def word(sheet: Sheet) -> str:
 
 @pytest.mark.exhaustive
 @behind_bubblewrap
-@pytest.mark.parametrize(
-    "hostile",
-    [SOME, [one for one in HOSTILE if one not in SOME]],
-    ids=["some", "others"],
-)
+@pytest.mark.parametrize("hostile", [HOSTILE[:7], HOSTILE[7:]], ids=["some", "others"])
 def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path, monkeypatch, hostile):
     """A right one lies between two of them."""
     before = set(psutil.Process().children(recursive=True))
@@ -74,47 +69,35 @@ def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path, monke
     assert not [thread for thread in threading.enumerate() if thread.name == "pllab-sandbox"]
 
 
-BOMB = """
-def act():
-    while True:
-        os.fork()
-"""
-STOPS = """
-def act():
-    with open(f"/proc/{os.getppid()}/stat") as keeper:
-        os.kill(int(keeper.read().rpartition(")")[2].split()[1]), signal.SIGSTOP)
-"""
-LEAVES = """
-def act():
-    subprocess.Popen(["sleep", "600"], start_new_session=True)
-"""
-REPLACES = """
-def act():
-    with suppress(OSError):
-        os.rename(tempfile.gettempdir(), "away")
-        os.symlink(VICTIM, tempfile.gettempdir())
-"""
+ACTS = {  # what a hostile exercise does, and its hint
+    "bomb": ("while True:\n        os.fork()", "limit"),
+    "leaves a process": ('subprocess.Popen(["sleep", "600"], start_new_session=True)', "no_pair"),
+    "stops the fork server": (
+        'stat = Path(f"/proc/{os.getppid()}/stat").read_text()\n'
+        '    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGSTOP)',
+        "no_pair",
+    ),
+    "replaces the folder": (
+        "with suppress(OSError):\n"
+        '        os.rename(tempfile.gettempdir(), "away")\n'
+        "        os.symlink(VICTIM, tempfile.gettempdir())",
+        "no_pair",
+    ),
+}
 
 
 @pytest.mark.exhaustive
 @behind_bubblewrap
-@pytest.mark.parametrize(
-    ("act", "hint_ids"),
-    [
-        pytest.param(BOMB, {"limit"}, id="bomb"),
-        pytest.param(LEAVES, {"no_pair"}, id="leaves a process"),
-        pytest.param(STOPS, {"no_pair"}, id="stops the fork server"),
-        pytest.param(REPLACES, {"no_pair"}, id="replaces the folder"),
-    ],
-)
+@pytest.mark.parametrize(("act", "hint_id"), ACTS.values(), ids=ACTS)
 @pytest.mark.parametrize("when", ["called", "made"])
-def test_after_a_hostile_exercise_the_next_one_of_the_notebook_is_alone(tmp_path, act, hint_ids, when):
+def test_after_a_hostile_exercise_the_next_one_of_the_notebook_is_alone(tmp_path, act, hint_id, when):
     imports = "import os, signal, subprocess, tempfile\nfrom contextlib import suppress\nfrom pathlib import Path"
     (victim := tmp_path / "victim").mkdir()
     hostile = f"""
 {imports}
 VICTIM = {str(victim)!r}
-{act}
+def act():
+    {act}
 def bubbles(num_batches, num_partitions, made={"act()" if when == "made" else None}):
     {"act()" if when == "called" else None}
     return -1.0
@@ -135,7 +118,7 @@ def fewest_batches(num_partitions, fraction, was_alone=is_alone()):
     (sheet,) = graded(
         hand_in(tmp_path / "a.ipynb", ("08.2", hostile, "bubbles"), ("08.3", right, "fewest_batches")),
     )
-    assert outcome(sheet, 1)[0] is Outcome.NOT_YET and outcome(sheet, 1)[1] in hint_ids
+    assert outcome(sheet, 1) == (Outcome.NOT_YET, hint_id)
     assert outcome(sheet, 2) == (Outcome.RIGHT, "")
     assert not list(victim.iterdir())
 
@@ -315,56 +298,49 @@ def test_the_statements_a_function_needs():
 
 
 SHARES = "def my_share(items, rank, world_size):\n    return items[rank::world_size]\n"
+CHECK = 'check("00.1", my_share)'
 LAMBDA = "lambda items, rank, world_size: items[rank::world_size]"
-AS_IN_A_NOTEBOOK = {  # the cell of the function, and what `check` is given
+AS_IN_A_NOTEBOOK = {  # the cell of the function, and that of its check
     "a line of % that is no magic": (
         "def my_share(items, rank, world_size):\n    return [item for n, item in enumerate(items) if (n\n        "
         "% world_size) == rank]\n",
-        "my_share",
+        CHECK,
     ),
-    "a timed cell": (f"\n%%time\n{SHARES}", "my_share"),
-    "IPython's own lines": (f"folder = %pwd\nfiles = !ls\n{SHARES}my_share?\n", "my_share"),
+    "a timed cell": (f"\n%%time\n{SHARES}", CHECK),
+    "IPython's own lines": (f"folder = %pwd\nfiles = !ls\n{SHARES}my_share?\n", CHECK),
     "a table that a loop fills": (
         "TABLE, ROWS = {}, []\nfor n in range(99):\n    if n:\n        TABLE[n] = n\n    ROWS.append(n)\n"
         "def my_share(items, rank, world_size):\n    return items[ROWS[rank]::TABLE[world_size]]\n",
-        "my_share",
+        CHECK,
     ),
-    "commas and brackets": ("", f"{LAMBDA},  # the last, with ) and ,\n deadline_s=90"),
-    "by its name": (SHARES, "solution=my_share"),
-    "in another call": (SHARES, 'my_share) or print("#1"'),
+    "commas and brackets": ("", f'check("00.1", {LAMBDA},  # the last, with ) and ,\n deadline_s=90)'),
+    "by its name": (SHARES, 'check("00.1", solution=my_share)'),
+    "both by their names": (SHARES, 'lesson.check(solution=my_share, exercise_id="00.1")'),
+    "in another call, and in a comment": (SHARES, 'print(check("00.1", my_share))\n# check("00.1", None)'),
     "a memory": (
         f"import functools\n@functools.cache\ndef step(n):\n    return n and step(n - 1) + 1\n{SHARES}".replace(
             "::world_size", "::step(world_size)"
         ),
-        "my_share",
+        CHECK,
     ),
+    "another function of that name below": (SHARES, f"{CHECK}\ndef my_share(): ..."),
 }
 
 
-def judged_in_cells(path):
-    """The verdict on the only exercise of a notebook, without a sandbox, which takes seconds to start."""
-    (exercise,), source = exercises_in(path)
-    (folder := path.parent / "judged").mkdir()
-    return judge(exercise, InCells(exercise.id, source), warm_server(*PRELOADED), folder, 20.0)
+def judged_in_cells(folder, *texts):
+    """The verdict on exercise 00.1 in some cells, without a sandbox, which takes seconds to start."""
+    source = tuple((f"cell {number}", tuple(text.splitlines(keepends=True))) for number, text in enumerate(texts, 1))
+    return judge(find("00.1"), InCells("00.1", source), warm_server(*PRELOADED), folder, 20.0)
 
 
-@pytest.mark.parametrize(("cell", "given"), AS_IN_A_NOTEBOOK.values(), ids=AS_IN_A_NOTEBOOK)
-def test_what_is_right_in_the_notebook_is_right_here(tmp_path, cell, given):
-    """A check in a comment below counts for nothing."""
-    path = hand_in(tmp_path / "a.ipynb", ("00.1", cell, f'{given})\n# check("00.1", None'))
-    verdict = judged_in_cells(path)
+@pytest.mark.parametrize("cells", AS_IN_A_NOTEBOOK.values(), ids=AS_IN_A_NOTEBOOK)
+def test_what_is_right_in_the_notebook_is_right_here(tmp_path, cells):
+    verdict = judged_in_cells(tmp_path, *cells)
     assert verdict.outcome is Outcome.RIGHT, str(verdict)
 
 
-@pytest.mark.parametrize("given", ['exercise_id="00.1", solution=my_share', 'solution=my_share, exercise_id="00.1"'])
-def test_a_check_by_keyword_is_found(tmp_path, given):
-    path = hand_in(tmp_path / "a.ipynb", ("00.1", SHARES, "my_share"))
-    path.write_text(path.read_text().replace(r"\"00.1\", my_share", given.replace('"', r"\"")))
-    assert judged_in_cells(path).outcome is Outcome.RIGHT
-
-
 def test_a_check_that_python_cannot_read_is_told(tmp_path):
-    verdict = judged_in_cells(hand_in(tmp_path / "a.ipynb", ("00.1", SHARES, "my_share +")))
+    verdict = judged_in_cells(tmp_path, SHARES, 'check("00.1", my_share +)')
     assert verdict.first.hint.startswith('No cell of the notebook that Python can read has a check("00.1"')
 
 
@@ -426,7 +402,7 @@ def test_the_order_is_that_of_the_notebooks(tmp_path, jobs):
 @pytest.mark.parametrize("lesson", ["04", "05", "10"])
 def test_the_verdict_is_that_of_the_notebook(tmp_path, lesson):
     """Each exercise with a right variant and with a wrong one, whose hint is known."""
-    paths = {kind: generated(tmp_path / f"{kind}.ipynb", lesson, kind, 0) for kind in ("RIGHT", "WRONG")}
+    paths = {kind: generated(tmp_path / f"{kind}.ipynb", lesson, kind) for kind in ("RIGHT", "WRONG")}
     right, wrong = graded(*(path for path, _ in paths.values()), limits=Limits(fenced=FENCED), jobs=1)
     assert [outcome(right, number) for number in range(len(right.verdicts))] == [(Outcome.RIGHT, "")] * len(
         right.verdicts

