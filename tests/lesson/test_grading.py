@@ -123,33 +123,6 @@ def fewest_batches(num_partitions, fraction, was_alone=is_alone()):
     assert not list(victim.iterdir())
 
 
-@behind_bubblewrap
-def test_of_the_owner_and_of_others_a_solution_sees_nothing(tmp_path, monkeypatch):
-    """Whatever the system's folders are: each of these is hidden by itself."""
-    monkeypatch.setattr("pllab.lesson.sandbox._HIDDEN", ())
-    folders = [tmp_path / name for name in ("home", "temporary", "handed_in")]
-    for folder in folders:
-        folder.mkdir()
-        (folder / "secret").write_text("x")
-    monkeypatch.setenv("HOME", str(folders[0]))
-    monkeypatch.setattr(tempfile, "tempdir", str(folders[1]))
-    cell = f"""
-import os
-from pathlib import Path
-def my_share(items, rank, world_size):
-    for folder in {[str(folder) for folder in folders]!r}:
-        assert not Path(folder, "secret").exists(), folder
-        try:
-            Path(folder, "mine").touch()
-        except OSError:
-            continue
-        raise AssertionError(f"{{folder}} can be written")
-    {SHARE}
-"""
-    (sheet,) = graded(hand_in(folders[2] / "a.ipynb", ("00.1", cell, "my_share")))
-    assert word(sheet) == "right", sheet.verdicts[0].first.hint
-
-
 OWNER = """
 import sys
 from pllab.lesson import sandbox
@@ -181,8 +154,15 @@ def test_a_python_of_the_owners_home_runs_where_the_rest_of_the_home_is_hidden(t
 
 
 @behind_bubblewrap
-def test_a_solution_writes_in_its_own_folder_and_nothing_leads_out(tmp_path, monkeypatch):
+def test_a_solution_writes_in_its_own_folder_sees_nothing_of_others_and_nothing_leads_out(tmp_path, monkeypatch):
     """Also by system calls that Python's own events do not tell of; torch's folders are the solution's own, too."""
+    folders = [tmp_path / name for name in ("home", "temporary", "handed_in")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "secret").write_text("x")
+    monkeypatch.setattr("pllab.lesson.sandbox._HIDDEN", ())  # each of these folders is hidden by itself
+    monkeypatch.setenv("HOME", str(folders[0]))
+    monkeypatch.setattr(tempfile, "tempdir", str(folders[1]))
     cell = f"""
 import ctypes, os, socket
 from pathlib import Path
@@ -218,6 +198,9 @@ def my_share(items, rank, world_size):
         lambda: libc.creat(b"/dev/out", 0o600),
         lambda: libc.creat(b"/tmp/out", 0o600),
     ]
+    for folder in {[str(folder) for folder in folders]!r}:
+        ways.append(lambda folder=folder: Path(folder, "secret").read_text())
+        ways.append(lambda folder=folder: libc.creat(os.fsencode(Path(folder, "mine")), 0o600))
     assert [tried(way) for way in ways] == [False] * len(ways), [tried(way) for way in ways]
     Path("/dev/shm/pllab-left").write_text("x")
     {SHARE}
@@ -226,9 +209,9 @@ def my_share(items, rank, world_size):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     with socket.create_server(("127.0.0.1", 0)) as server:
         cell = f"PORT = {server.getsockname()[1]}\n{cell}"
-        (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("00.1", cell, "my_share")))
+        (sheet,) = graded(hand_in(folders[2] / "a.ipynb", ("00.1", cell, "my_share")))
     assert word(sheet) == "right", sheet.verdicts[0].first.hint
-    assert [path.name for path in tmp_path.iterdir()] == ["a.ipynb"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["handed_in", "home", "temporary"]
     assert not Path("/dev/shm/pllab-left").exists()
 
 
