@@ -16,13 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
 
 from pllab.lesson.exercise import Refused
 from pllab.lesson.own_code import names_bound, names_read
 from pllab.lesson.packing import Packed, Source, pack
 
-_NAME = "__solution__"
 _RUN_HERE = ("%%time", "%%capture")  # magics whose cell runs like any other
 _NO_CHECK = 'No cell of the notebook that Python can read has a check("{id}", ...) with your function; put it back.'
 _RAISED = "{cell} of the notebook raised {error}, so there is no function to check; run the cells above the check."
@@ -35,32 +33,25 @@ def pack_cells(exercise_id: str, source: Source) -> Packed:
     Raises:
         Refused: a cell raised, there is no such check, or as `pack` does.
     """
-    module = sys.modules["__main__"] = ModuleType("__main__")  # an empty notebook, whose functions travel by value
-    names, at = vars(module), ""
-    try:
-        for at, code in _pieces(exercise_id, source):  # noqa: B007 - the error names the cell
-            exec(code, names)
-    except Refused:
-        raise
-    except BaseException as error:  # SystemExit too: a cell that ends the process has made no function
-        text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise Refused("raised", _RAISED.format(cell=at.capitalize(), error=text)) from None
-    return pack(names[_NAME])
-
-
-def _pieces(exercise_id: str, source: Source) -> list[tuple[str, Any]]:
-    """The code to run, by cell, and at last what the check is given; lines keep their numbers for tracebacks."""
     parts = [part for name, lines in source for part in statements(name, "".join(lines))]
     checks = [(at, given) for at, part in enumerate(parts) for given in _given_to_check(part.node, exercise_id)]
     if not checks:
         raise Refused("raised", _NO_CHECK.format(id=exercise_id))
-    at, expression = checks[-1]
-    taken = needed(parts[:at], expression)
-    pieces = []
-    for name, _ in source:
-        body = [part.node for part in taken if part.cell == name]
-        pieces.append((name, compile(ast.Module(body, []), name, "exec")))
-    return [*pieces, (source[-1][0], compile(f"{_NAME} = ({expression})", "<cell of the check>", "exec"))]
+    at, given = checks[-1]
+    module = sys.modules["__main__"] = ModuleType("__main__")  # an empty notebook, whose functions travel by value
+    cell = ""
+    try:
+        for part in needed(parts[:at], ast.unparse(given)):
+            cell = part.cell
+            exec(compile(ast.Module([part.node], []), cell, "exec"), vars(module))
+        cell = parts[at].cell
+        solution = eval(compile(ast.Expression(given), "<cell of the check>", "eval"), vars(module))
+    except Refused:
+        raise
+    except BaseException as error:  # SystemExit too: a cell that ends the process has made no function
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise Refused("raised", _RAISED.format(cell=cell.capitalize(), error=text)) from None
+    return pack(solution)
 
 
 @dataclass(frozen=True)
@@ -76,11 +67,6 @@ class Statement:
     changes: frozenset[str]
     reads: frozenset[str]
     is_import: bool
-
-    @property
-    def imports_all(self) -> bool:
-        """Whether it may bind any name: `from math import *`."""
-        return isinstance(self.node, ast.ImportFrom) and self.node.names[0].name == "*"
 
     @property
     def defines(self) -> bool:
@@ -122,7 +108,7 @@ def _as_python(source: str) -> str:
     return TransformerManager().transform_cell(source)
 
 
-def _given_to_check(node: ast.stmt, exercise_id: str) -> Iterator[str]:
+def _given_to_check(node: ast.stmt, exercise_id: str) -> Iterator[ast.expr]:
     """What the checks of an exercise in a statement are given: `f` of `print(check("00.1", f))`."""
     for call in ast.walk(node):
         match call:
@@ -130,7 +116,7 @@ def _given_to_check(node: ast.stmt, exercise_id: str) -> Iterator[str]:
                 given = dict(zip(("exercise_id", "solution"), args, strict=False))
                 match given | {keyword.arg: keyword.value for keyword in keywords}:
                     case {"exercise_id": ast.Constant(named), "solution": solution} if named == exercise_id:
-                        yield ast.unparse(solution)
+                        yield solution
 
 
 def needed(parts: Sequence[Statement], expression: str) -> list[Statement]:
@@ -151,7 +137,8 @@ def _pass(parts: Sequence[Statement], wanted: frozenset[str], imported: frozense
     for part in reversed(parts):
         is_call = isinstance(part.node, ast.Expr)
         touched = part.changes - imported if is_call else part.changes  # a call of a module changes no module
-        if touched & wanted or part.imports_all:
+        binds_any = isinstance(part.node, ast.ImportFrom) and part.node.names[0].name == "*"
+        if touched & wanted or binds_any:
             taken.append(part)
             wanted = (wanted - part.binds) | part.reads
     return taken[::-1]
@@ -163,19 +150,13 @@ def _changed(node: ast.AST) -> Iterator[str]:
         return
     for child in ast.iter_child_nodes(node):  # of a loop or a condition
         yield from _changed(child)
-    for target in _targets(node):
-        while isinstance(target, ast.Attribute | ast.Subscript):
-            target = target.value
-        if isinstance(target, ast.Name):
-            yield target.id
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
     match node:
-        case ast.Assign(targets):
-            return targets
-        case ast.AugAssign(target) | ast.AnnAssign(target):
-            return [target]
-        case ast.Expr(ast.Call(ast.Attribute() as method)):
-            return [method]
-    return []
+        case (
+            ast.Attribute(thing, ctx=ast.Store() | ast.Del())
+            | ast.Subscript(thing, ctx=ast.Store() | ast.Del())
+            | ast.Expr(ast.Call(ast.Attribute(thing)))
+        ):
+            while isinstance(thing, ast.Attribute | ast.Subscript):
+                thing = thing.value
+            if isinstance(thing, ast.Name):
+                yield thing.id
