@@ -24,7 +24,6 @@ from pllab.lesson.faults import CALLS_PER_STEP, Fault, Truth
 _PATIENCE_S = 1.2  # without a new call while the records are written; a straggler takes 0.4 s
 _BEATS = 6  # how often each record must have been written meanwhile
 _LATE_S = 30.0
-_WIDTH = 100  # of a printed line
 _ENTRY = "pllab.lesson.ward_training:run_rank"
 _CELL = "border:1px solid #999999;padding:4px 6px;text-align:left;vertical-align:top;white-space:pre"
 
@@ -51,7 +50,7 @@ class Visit:
             stands = takewhile(lambda line: "run_rank" not in line, record.stack)
             told += [
                 f"rank {record.rank}: {record.state}",
-                *(f"  printed: {line[:_WIDTH]}" for line in printed.strip().splitlines()),
+                *(f"  printed: {line}" for line in printed.strip().splitlines()),
                 *(f"  called: {step}" for step in steps),
                 *(f"  caught: {one.text} at {one.where}" for one in record.caught),
                 f"  stands at: {' < '.join(stands) or '-'}",

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import resolve_name
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -87,8 +88,7 @@ def mine(exercise_id: str) -> Any:
     exercise = find(exercise_id)
     if not (exercise.package and exercise.lends):
         raise ValueError(f"my_pllab.py has no {exercise_id} ({exercise.title}) yet, and pllab has none to lend")
-    module, _, name = exercise.package[0].rpartition(".")
-    return getattr(importlib.import_module(module), name)
+    return resolve_name(exercise.package[0])
 
 
 @dataclass(frozen=True)

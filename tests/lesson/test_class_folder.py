@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from pllab.lesson import class_folder, class_guesses, predict, send_guess
+from pllab.lesson import class_guesses, predict, prediction, send_guess
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +120,7 @@ def test_what_others_wrote_is_left_out_and_counted(folder, tmp_path):
 
 @pytest.mark.filterwarnings("error")
 def test_only_so_many_files_are_read(folder, monkeypatch):
-    monkeypatch.setattr(class_folder, "MOST_FILES", 3)
+    monkeypatch.setattr(prediction, "MOST_FILES", 3)
     asked = _ask()
     _send(asked, *[1.0] * 5)
     assert class_guesses(asked).alt.startswith("3 learners guessed")

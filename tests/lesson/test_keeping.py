@@ -135,6 +135,7 @@ def test_what_cannot_be_kept_is_said():
         "a name of Python's": "def slice(n):\n    return n + 1\ndef f(n):\n    return slice(n)",
         "a name of Python's, imported": "from math import pow\ndef f(n):\n    return int(pow(n + 1, 1)) + len([]) ",
         "a decorator": "import functools\n@functools.cache\ndef g(n):\n    return n + 1\ndef f(n):\n    return g(n)",
+        "a value of the package's": "from pllab.comm import MAX\ndef f(n):\n    return n + 1 if MAX else 0",
         "another name": "def g(n):\n    return n + 1\ntake = g\ndef f(n):\n    return take(n)",
         "a base": "class Base:\n    def go(self, n):\n        return n + 1\nclass f(Base):\n    def __new__(cls, n):\n"
         "        return Base.go(cls, n)",
@@ -280,9 +281,3 @@ def test_two_parts_taken_one_after_the_other_can_both_travel_to_ranks(folder):
     )
     first, second = mine("05.1"), mine("05.2")
     assert pickle.loads(pickle.dumps([first, second])) == [first, second]
-
-
-def test_a_value_of_the_package_is_imported_from_its_room(folder):
-    share = "def my_share(items, rank, world_size):\n    return items[rank::world_size] if MAX else []"
-    assert kept("00.1", f"from pllab.comm import MAX\n{share}") == "in my_pllab.py"
-    assert "from pllab.comm import MAX\n" in (folder / "my_pllab.py").read_text()

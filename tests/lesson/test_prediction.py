@@ -140,11 +140,6 @@ def test_a_measurement_that_is_no_number_is_refused_and_the_guess_stays_open(fol
     assert asked.guess == 3.0 and not folder.exists()
 
 
-def test_an_axis_goes_upwards():
-    with pytest.raises(ValueError, match="low < high, not 4 and 0"):
-        predict("How long?", unit="s", low=4, high=0)
-
-
 def test_the_first_guess_and_its_outcome_are_kept(folder):
     asked = _ask()
     asked.guess = (1, 2)
