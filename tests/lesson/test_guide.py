@@ -8,7 +8,7 @@ import pytest
 
 from pllab.lesson.own_code import names_read
 from tests.lesson.committed import FOLDER, NOTEBOOKS, markdown, read
-from tests.lesson.test_course import num_words
+from tests.lesson.test_notebooks import num_words
 
 GUIDE = FOLDER / "90_instructor_guide.ipynb"
 CELLS = read(GUIDE).cells

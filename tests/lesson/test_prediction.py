@@ -1,11 +1,15 @@
-"""The prediction card: the first guess before the answer is kept, and the figure says the same as its sentence."""
+"""The prediction card: the first guess before the answer is kept, and the figure says the same as its sentence.
+
+In the folder of a class: a file a learner and question, and whatever else lies there does no harm.
+"""
 
 import json
+import os
 from collections import Counter
 
 import pytest
 
-from pllab.lesson import calibration, keeping, predict
+from pllab.lesson import calibration, class_guesses, keeping, predict, prediction, send_guess
 from pllab.lesson.guesses import Calibration, Kept, keep
 from pllab.lesson.keeping import home
 from tests.lesson.committed import NOTEBOOKS, code_cells
@@ -17,6 +21,14 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PLLAB_HOME", str(tmp_path / "kept"))
     monkeypatch.delenv("PLLAB_CLASS", raising=False)
     return tmp_path / "kept"
+
+
+@pytest.fixture
+def class_folder(tmp_path, monkeypatch):
+    """The folder of the class, which PLLAB_CLASS names."""
+    (tmp_path / "class").mkdir()
+    monkeypatch.setenv("PLLAB_CLASS", str(tmp_path / "class"))
+    return tmp_path / "class"
 
 
 def _ask(question="How long?"):
@@ -258,3 +270,108 @@ def test_no_two_lessons_ask_the_same_question():
     shown = [output.get("data", {}).get("text/plain", "") for cell in cells for output in cell.outputs]
     asked = [text for text in shown if text.startswith("Predict: ")]
     assert asked and {text: count for text, count in Counter(asked).items() if count > 1} == {}
+
+
+def _send(asked, *guesses):
+    for number, guess in enumerate(guesses):
+        assert send_guess(asked, guess, learner=f"learner {number}") == ""
+
+
+def test_the_card_sends_the_guess_and_a_later_one_replaces_it(class_folder):
+    asked = _ask()
+    asked.guess = 1
+    (path,) = class_folder.iterdir()
+    assert json.loads(path.read_text()) == 1.0
+    asked.guess = (2, 3)
+    assert [json.loads(one.read_text()) for one in class_folder.iterdir()] == [[2.0, 3.0]]
+    assert os.environ["PLLAB_HOME"] not in path.name and path.stat().st_mode & 0o777 == 0o644
+
+
+def test_nothing_is_sent_where_no_class_is(class_folder, monkeypatch):
+    monkeypatch.delenv("PLLAB_CLASS")
+    asked = _ask()
+    asked.guess = 1
+    assert asked.noted == "Noted: 1 s."
+    assert not list(class_folder.iterdir())
+    with pytest.raises(ValueError, match="no folder of a class is named; set PLLAB_CLASS"):
+        class_guesses(asked)
+
+
+def test_a_folder_that_cannot_be_used_is_said_and_stops_nothing(class_folder, monkeypatch):
+    class_folder.rmdir()
+    asked = _ask()
+    asked.guess = 1
+    assert asked.noted == "Noted: 1 s. Your guess was not sent to the class: No such file or directory."
+    with pytest.raises(FileNotFoundError):
+        class_guesses(asked)
+    monkeypatch.setenv("PLLAB_CLASS", str(class_folder.parent))
+    monkeypatch.delenv("PLLAB_HOME")
+    monkeypatch.delenv("CI", raising=False)
+    class_folder.mkdir()
+    monkeypatch.chdir(class_folder)
+    class_folder.rmdir()  # the learner's own
+    asked.guess = 2
+    assert asked.noted == "Noted: 2 s. Your guess was not sent to the class: No such file or directory."
+
+
+def test_two_learners_of_one_machine_have_a_file_each(class_folder, monkeypatch):
+    for name in "ada", "grace":
+        monkeypatch.setenv("JUPYTERHUB_USER", name)
+        _ask().guess = 1
+    monkeypatch.setenv("PLLAB_HOME", str(class_folder.parent / "elsewhere"))
+    _ask().guess = 1
+    assert len(list(class_folder.iterdir())) == 3
+    assert class_guesses(_ask()).alt.startswith("3 learners guessed: 3 from 0.8 to 1.2;")
+
+
+def test_the_picture_is_its_sentence(class_folder):
+    asked = _ask()
+    _send(asked, 0, 1, 1.1, (1, 1.3), 4)
+    _send(_ask("Another?"), 3)
+    shown = class_guesses(asked)
+    assert (
+        shown.alt == "5 learners guessed: 1 from 0 to 0.4, 3 from 0.8 to 1.2, 1 from 3.6 to 4; the middle one is 1.1 s."
+    )
+    assert [bar.get_height() for bar in shown.canvas.axes[0].patches] == [1, 0, 3, 0, 0, 0, 0, 0, 0, 1]
+    assert shown.caption == f"How long? {shown.alt}"
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 4), (0, 3), (1, 8), (0.1, 0.7)])
+def test_a_guess_between_two_bars_counts_in_the_one_that_begins_there(low, high, class_folder):
+    asked = predict("How long?", unit="s", low=low, high=high)
+    _send(asked, *(low + (high - low) * number / 10 for number in range(10)), high)
+    assert [bar.get_height() for bar in class_guesses(asked).canvas.axes[0].patches] == [1] * 9 + [2]
+
+
+def test_what_is_counted_has_a_bar_for_each_number(class_folder):
+    asked = predict("How many?", unit="ranks", low=0, high=60, counted=True)
+    _send(asked, 1, 1, 60)
+    assert class_guesses(asked).alt == "3 learners guessed: 2 at 1, 1 at 60; the middle one is 1 ranks."
+
+
+def test_what_others_wrote_is_left_out_and_counted(class_folder, tmp_path):
+    asked = _ask()
+    _send(asked, 1.0)
+    (good,) = class_folder.iterdir()
+    key = good.name.partition("-")[0]
+    bad = ["", "{", "[]", "null", "5", "[1, 2, 3]", "NaN", '{"guess": 1}', "[" * 150, "9" * 190]
+    for number, text in enumerate(bad):
+        (class_folder / f"{key}-bad{number}.json").write_text(text)
+    (class_folder / f"{key}-bytes.json").write_bytes(b"\xff")
+    (class_folder / f"{key}-large.json").write_text("[" + "1, " * 100 + "1]")
+    os.mkfifo(class_folder / f"{key}-pipe.json")
+    (tmp_path / "elsewhere").write_text("1")
+    (class_folder / f"{key}-link.json").symlink_to(tmp_path / "elsewhere")
+    (class_folder / f"{key}-class_folder.json").mkdir()
+    (class_folder / "notes.txt").write_text("1")
+    left_out = f"{len(bad) + 5} files could not be used."
+    said = f"1 learner guessed: 1 from 0.8 to 1.2; the middle one is 1 s. {left_out}"
+    assert class_guesses(asked).alt == said
+
+
+@pytest.mark.filterwarnings("error")
+def test_only_so_many_files_are_read(class_folder, monkeypatch):
+    monkeypatch.setattr(prediction, "MOST_FILES", 3)
+    asked = _ask()
+    _send(asked, *[1.0] * 5)
+    assert class_guesses(asked).alt.startswith("3 learners guessed")
