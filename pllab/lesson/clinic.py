@@ -24,9 +24,8 @@ from pllab.lesson.faults import CALLS_PER_STEP, Fault, Truth
 _PATIENCE_S = 1.2  # without a new call while the records are written; a straggler takes 0.4 s
 _BEATS = 6  # how often each record must have been written meanwhile
 _LATE_S = 30.0
-_WIDTH = 100  # of a printed line
 _ENTRY = "pllab.lesson.ward_training:run_rank"
-_CELL = "border:1px solid #999999;padding:4px 6px;text-align:left;vertical-align:top"
+_CELL = "border:1px solid #999999;padding:4px 6px;text-align:left;vertical-align:top;white-space:pre"
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Visit:
             stands = takewhile(lambda line: "run_rank" not in line, record.stack)
             told += [
                 f"rank {record.rank}: {record.state}",
-                *(f"  printed: {line[:_WIDTH]}" for line in printed.strip().splitlines()),
+                *(f"  printed: {line}" for line in printed.strip().splitlines()),
                 *(f"  called: {step}" for step in steps),
                 *(f"  caught: {one.text} at {one.where}" for one in record.caught),
                 f"  stands at: {' < '.join(stands) or '-'}",
@@ -77,15 +76,9 @@ class WardRound:
         return "\n".join(" | ".join(cell.replace("\n", "; ") for cell in row) for row in self._rows())
 
     def _repr_html_(self) -> str:
-        head, *rows = [[escape(cell).replace("\n", "<br>") for cell in row] for row in self._rows()]
-        top = "".join(f'<th scope="col" style="{_CELL}">{cell}</th>' for cell in head)
-        body = "".join(
-            f'<tr><th scope="row" style="{_CELL}">{job}</th>'
-            + "".join(f'<td style="{_CELL};white-space:nowrap">{cell}</td>' for cell in cells)
-            + f'<td style="{_CELL}">{state}</td></tr>'
-            for job, *cells, state in rows
-        )
-        return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+        head, *rows = self._rows()
+        body = "".join(_html_row(row, "td") for row in rows)
+        return f"<table><thead>{_html_row(head, 'th')}</thead><tbody>{body}</tbody></table>"
 
     def _rows(self) -> Iterator[list[str]]:
         num_ranks = max((len(visit.records) for visit in self.jobs.values()), default=0)
@@ -104,10 +97,17 @@ class WardRound:
             yield [job, *map("\n".join, calls), *[""] * (num_ranks - len(calls)), *by_rank]
 
 
+def _html_row(cells: Sequence[str], tag: str) -> str:
+    """A row of a table; the lines of its cells stay apart."""
+    row = "".join(f'<{tag} style="{_CELL}">{escape(cell)}</{tag}>' for cell in cells)
+    return f"<tr>{row}</tr>"
+
+
 def _state(record: Record) -> str:
     """How a rank ended, and what it knows of an error."""
     nan = [f"NaN at {call.number}" for call in record.calls if call.has_nan][:1]
-    return ", ".join([record.state.partition(":")[0], *nan, *(f"caught {one.text}" for one in record.caught)])
+    caught = [f"caught {one.text.partition(':')[0]}" for one in record.caught]
+    return ", ".join([record.state.partition(":")[0], *nan, *caught])
 
 
 def admit(ward: str | None = None, seed: int = 0) -> Visit:
@@ -167,12 +167,8 @@ def _progress(file: Path) -> int:
 
 def _leave(folder: Path, codes: Sequence[int | None], stuck: bool, truth: Truth) -> Visit:
     files = [folder / f"flight-{number}.json" for number in range(len(codes))]
-    if missing := [number for number, file in enumerate(files) if not file.exists()]:
-        words = (folder / f"printed-{missing[0]}").read_text().strip().splitlines()[-1:]
-        raise RuntimeError(
-            f"rank {missing[0]} of the ward did not begin ({how_it_ended(codes[missing[0]])}; "
-            f"{''.join(words) or 'it said nothing'}); run the cell again when the machine is less busy"
-        )
+    if not all(file.exists() for file in files):
+        raise RuntimeError("a rank of the ward did not begin; run the cell again when the machine is less busy")
     torchs = [file for file in sorted(folder.glob("gloo_trace_*.json")) if file.stat().st_size]
     printed = tuple((folder / f"printed-{number}").read_text() for number in range(len(codes)))
     records = tuple(map(_with_end, read_records(files), codes))
@@ -193,16 +189,10 @@ class Mark:
     call: bool
     cause: bool
 
-    @property
-    def right(self) -> bool:
-        """Whether all of it is."""
-        return self.rank and self.call and self.cause
-
     def __repr__(self) -> str:
-        if self.right:
+        if all((self.rank, self.call, self.cause)):
             return "right: rank, call and cause"
-        parts = {"rank": self.rank, "call": self.call, "cause": self.cause}
-        told = ", ".join(f"{name} {'right' if good else 'not yet'}" for name, good in parts.items())
+        told = ", ".join(f"{name} {'right' if good else 'not yet'}" for name, good in asdict(self).items())
         return f"{told}. Look for the first thing in which one rank differs: a call, what it caught, a NaN, its times."
 
 

@@ -4,7 +4,7 @@ It takes from the cells what the function needs and leaves out the lesson's runs
 
     wanted   the names that the second argument of its last `check` reads
     taken    the last statement that binds each of them, then what that one reads, and so on
-    run      what was taken, in the notebook's order
+    run      what was taken, in the notebook's order, up to the check
 
 A function reads names when it is called, so its helper may come after it; other statements read only what is above.
 The function is packed as `check` does it, so what cannot travel in a notebook is refused here, too.
@@ -16,13 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
 
 from pllab.lesson.exercise import Refused
 from pllab.lesson.own_code import names_bound, names_read
 from pllab.lesson.packing import Packed, Source, pack
 
-_NAME = "__solution__"
 _RUN_HERE = ("%%time", "%%capture")  # magics whose cell runs like any other
 _NO_CHECK = 'No cell of the notebook that Python can read has a check("{id}", ...) with your function; put it back.'
 _RAISED = "{cell} of the notebook raised {error}, so there is no function to check; run the cells above the check."
@@ -35,33 +33,25 @@ def pack_cells(exercise_id: str, source: Source) -> Packed:
     Raises:
         Refused: a cell raised, there is no such check, or as `pack` does.
     """
+    parts = [part for name, lines in source for part in statements(name, "".join(lines))]
+    checks = [(at, given) for at, part in enumerate(parts) for given in _given_to_check(part.node, exercise_id)]
+    if not checks:
+        raise Refused("raised", _NO_CHECK.format(id=exercise_id))
+    at, given = checks[-1]
     module = sys.modules["__main__"] = ModuleType("__main__")  # an empty notebook, whose functions travel by value
-    names, at = vars(module), ""
+    cell = ""
     try:
-        for at, code in _pieces(exercise_id, source):  # noqa: B007 - the error names the cell
-            exec(code, names)
+        for part in needed(parts[:at], ast.unparse(given)):
+            cell = part.cell
+            exec(compile(ast.Module([part.node], []), cell, "exec"), vars(module))
+        cell = parts[at].cell
+        solution = eval(compile(ast.Expression(given), "<cell of the check>", "eval"), vars(module))
     except Refused:
         raise
     except BaseException as error:  # SystemExit too: a cell that ends the process has made no function
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        unread = [name for name, lines in source if isinstance(error, NameError) and _body("".join(lines)) is None]
-        text += f", and Python cannot read {' and '.join(unread)}" if unread else ""
-        raise Refused("raised", _RAISED.format(cell=at.capitalize(), error=text)) from None
-    return pack(names[_NAME])
-
-
-def _pieces(exercise_id: str, source: Source) -> list[tuple[str, Any]]:
-    """The code to run, by cell, and at last what the check is given; lines keep their numbers for tracebacks."""
-    parts = [part for name, lines in source for part in statements(name, "".join(lines))]
-    expression = next((given for part in reversed(parts) for given in _given_to_check(part.node, exercise_id)), "")
-    if not expression:
-        raise Refused("raised", _NO_CHECK.format(id=exercise_id))
-    taken = needed(parts, expression)
-    pieces = []
-    for name, _ in source:
-        body = [part.node for part in taken if part.cell == name]
-        pieces.append((name, compile(ast.Module(body, []), name, "exec")))
-    return [*pieces, (source[-1][0], compile(f"{_NAME} = ({expression})", "<cell of the check>", "exec"))]
+        raise Refused("raised", _RAISED.format(cell=cell.capitalize(), error=text)) from None
+    return pack(solution)
 
 
 @dataclass(frozen=True)
@@ -79,11 +69,6 @@ class Statement:
     is_import: bool
 
     @property
-    def imports_all(self) -> bool:
-        """Whether it may bind any name: `from math import *`."""
-        return isinstance(self.node, ast.ImportFrom) and self.node.names[0].name == "*"
-
-    @property
     def defines(self) -> bool:
         """Whether it contains a function, which reads its names later."""
         return any(isinstance(node, _SCOPES) for node in ast.walk(self.node))
@@ -91,7 +76,7 @@ class Statement:
 
 def statements(cell: str, source: str) -> Iterator[Statement]:
     """The statements of one cell, with its magics as calls; none if it is not Python, or runs on ranks."""
-    for node in _body(source) or ():
+    for node in body_of(source):
         try:
             reads, bound = frozenset(names_read(ast.unparse(node))), names_bound(ast.unparse(node))
         except (SyntaxError, RecursionError):  # an await outside of a function
@@ -102,8 +87,8 @@ def statements(cell: str, source: str) -> Iterator[Statement]:
         yield Statement(cell, node, binds, bound.union(_changed(node)), reads, is_import)
 
 
-def _body(source: str) -> list[ast.stmt] | None:
-    """The statements of a cell that runs here; None where Python cannot read it."""
+def body_of(source: str) -> list[ast.stmt]:
+    """The statements of a cell that runs here; none where Python cannot read it."""
     lines = source.split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if lines[first].startswith("%%"):
@@ -113,7 +98,7 @@ def _body(source: str) -> list[ast.stmt] | None:
     for read in (str, _as_python):
         with suppress(SyntaxError, ValueError):
             return ast.parse(read("\n".join(lines))).body
-    return None
+    return []
 
 
 def _as_python(source: str) -> str:
@@ -123,7 +108,7 @@ def _as_python(source: str) -> str:
     return TransformerManager().transform_cell(source)
 
 
-def _given_to_check(node: ast.stmt, exercise_id: str) -> Iterator[str]:
+def _given_to_check(node: ast.stmt, exercise_id: str) -> Iterator[ast.expr]:
     """What the checks of an exercise in a statement are given: `f` of `print(check("00.1", f))`."""
     for call in ast.walk(node):
         match call:
@@ -131,7 +116,7 @@ def _given_to_check(node: ast.stmt, exercise_id: str) -> Iterator[str]:
                 given = dict(zip(("exercise_id", "solution"), args, strict=False))
                 match given | {keyword.arg: keyword.value for keyword in keywords}:
                     case {"exercise_id": ast.Constant(named), "solution": solution} if named == exercise_id:
-                        yield ast.unparse(solution)
+                        yield solution
 
 
 def needed(parts: Sequence[Statement], expression: str) -> list[Statement]:
@@ -152,7 +137,8 @@ def _pass(parts: Sequence[Statement], wanted: frozenset[str], imported: frozense
     for part in reversed(parts):
         is_call = isinstance(part.node, ast.Expr)
         touched = part.changes - imported if is_call else part.changes  # a call of a module changes no module
-        if touched & wanted or part.imports_all:
+        binds_any = isinstance(part.node, ast.ImportFrom) and part.node.names[0].name == "*"
+        if touched & wanted or binds_any:
             taken.append(part)
             wanted = (wanted - part.binds) | part.reads
     return taken[::-1]
@@ -164,19 +150,13 @@ def _changed(node: ast.AST) -> Iterator[str]:
         return
     for child in ast.iter_child_nodes(node):  # of a loop or a condition
         yield from _changed(child)
-    for target in _targets(node):
-        while isinstance(target, ast.Attribute | ast.Subscript):
-            target = target.value
-        if isinstance(target, ast.Name):
-            yield target.id
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
     match node:
-        case ast.Assign(targets):
-            return targets
-        case ast.AugAssign(target) | ast.AnnAssign(target):
-            return [target]
-        case ast.Expr(ast.Call(ast.Attribute() as method)):
-            return [method]
-    return []
+        case (
+            ast.Attribute(thing, ctx=ast.Store() | ast.Del())
+            | ast.Subscript(thing, ctx=ast.Store() | ast.Del())
+            | ast.Expr(ast.Call(ast.Attribute(thing)))
+        ):
+            while isinstance(thing, ast.Attribute | ast.Subscript):
+                thing = thing.value
+            if isinstance(thing, ast.Name):
+                yield thing.id

@@ -24,74 +24,57 @@ from typing import Any, NamedTuple
 from pllab.arguments import printable, require
 from pllab.lesson.asking import judge
 from pllab.lesson.exercise import Exercise, exercises_of
-from pllab.lesson.packing import InCells
+from pllab.lesson.packing import InCells, Source
 from pllab.lesson.sandbox import Limits, Sandbox, require_bubblewrap
 from pllab.lesson.verdict import Outcome, Verdict, refusal
 
 _MOST_BYTES = 64 << 20
 _CELL_ID = re.compile(r"(\d\d)-ex\d+")
-_CHECK = re.compile(r"""\b(?:check\(|exercise_id\s*=)\s*["'](\d\d\.\d+)["']""")
-_NO_CHECK = 'the notebook has no check("{id}", ...) any more'
+_CHECK = re.compile(r"""\bcheck\([^)]*?["'](\d\d)\.\d+["']""")
 _LIMIT = "Your function {breach}, more than a solution may take."
-
-GradingTask = tuple[Exercise, InCells | None]  # one exercise of a submission; None if its check is gone
-
-
-@dataclass(frozen=True)
-class Grade:
-    """One exercise with its verdict."""
-
-    verdict: Verdict
-    note: str = ""
-
-    @property
-    def of(self) -> int:
-        """The points for a right solution."""
-        return self.verdict.exercise.difficulty
-
-    @property
-    def points(self) -> int:
-        """The points for this one."""
-        return self.of if self.verdict.outcome is Outcome.RIGHT else 0
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
-        exercise, verdict = self.verdict.exercise, self.verdict
-        head = {"id": exercise.id, "title": exercise.title, "outcome": str(verdict.outcome)}
-        hint = {"hint_id": verdict.hint_id, "hint": self.note or verdict.first.hint}
-        return head | {"points": self.points, "of": self.of} | hint
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """One submission: its grades in the lesson's order, or why it could not be read."""
+    """One submission: the verdicts in the lesson's order, or why it could not be read."""
 
     notebook: str
-    grades: tuple[Grade, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
     problem: str = ""
 
     @property
     def points(self) -> int:
         """The sum of its points."""
-        return sum(grade.points for grade in self.grades)
+        return sum(map(points_of, self.verdicts))
 
     @property
     def of(self) -> int:
         """The points of the lesson."""
-        return sum(grade.of for grade in self.grades)
+        return sum(verdict.exercise.difficulty for verdict in self.verdicts)
 
     def lines(self) -> Iterator[str]:
         """The submission for people: the sum, then a line per exercise."""
         yield printable(f"{self.notebook}   {self.problem or f'{self.points} of {self.of} points'}")
-        for grade in self.grades:
-            exercise, verdict = grade.verdict.exercise, grade.verdict
-            hint = grade.note or (f"{verdict.hint_id}: {verdict.first.hint}" if verdict.hint_id else "")
-            yield printable(f"  {exercise.id}  {grade.points} of {grade.of}  {verdict.outcome:<16} {hint}".rstrip())
+        for verdict in self.verdicts:
+            points = f"{verdict.exercise.id}  {points_of(verdict)} of {verdict.exercise.difficulty}"
+            hint = f"{verdict.hint_id}: {verdict.first.hint}" if verdict.hint_id else ""
+            yield printable(f"  {points}  {verdict.outcome:<16} {hint}".rstrip())
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
         head = {"notebook": self.notebook, "points": self.points, "of": self.of, "problem": self.problem}
-        return head | {"exercises": [grade.to_json() for grade in self.grades]}
+        return head | {"exercises": [_as_json(verdict) for verdict in self.verdicts]}
+
+
+def points_of(verdict: Verdict) -> int:
+    """As many as the exercise's difficulty, or none."""
+    return verdict.exercise.difficulty if verdict.outcome is Outcome.RIGHT else 0
+
+
+def _as_json(verdict: Verdict) -> dict[str, Any]:
+    head = {"id": verdict.exercise.id, "title": verdict.exercise.title, "outcome": str(verdict.outcome)}
+    points = {"points": points_of(verdict), "of": verdict.exercise.difficulty}
+    return head | points | {"hint_id": verdict.hint_id, "hint": verdict.first.hint}
 
 
 def grade(
@@ -129,7 +112,7 @@ class _Graders(NamedTuple):
 
 def _sheet(graders: _Graders, on_sheet: Callable[[Sheet], None] | None, path: Path) -> Sheet:
     try:
-        sheet = Sheet(str(path), tuple(_grades(graders, path)))
+        sheet = Sheet(str(path), tuple(_verdicts(graders, path)))
     except ValueError as error:
         sheet = Sheet(str(path), problem=str(error))
     if on_sheet is not None:
@@ -139,28 +122,25 @@ def _sheet(graders: _Graders, on_sheet: Callable[[Sheet], None] | None, path: Pa
 
 def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
     """The sheet with its undecided exercises tried once more."""
-    if not any(grade.verdict.outcome is Outcome.UNDECIDED for grade in sheet.grades):
+    if not any(verdict.outcome is Outcome.UNDECIDED for verdict in sheet.verdicts):
         return sheet
-    return replace(sheet, grades=tuple(_grades(graders, path, sheet.grades)))
+    return replace(sheet, verdicts=tuple(_verdicts(graders, path, sheet.verdicts)))
 
 
-def _grades(graders: _Graders, path: Path, earlier: Sequence[Grade | None] = ()) -> Iterator[Grade]:
-    """The grades of a notebook in one sandbox; an earlier one stays if it was decided."""
-    tasks = tasks_of(path)
+def _verdicts(graders: _Graders, path: Path, earlier: Sequence[Verdict | None] = ()) -> Iterator[Verdict]:
+    """The verdicts on a notebook in one sandbox; an earlier one stays if it was decided."""
+    exercises, source = exercises_in(path)
     with Sandbox(graders.limits, graders.folders, graders.stopped) as sandbox:
-        for task, grade in zip(tasks, earlier or [None] * len(tasks), strict=True):
+        for exercise, verdict in zip(exercises, earlier or [None] * len(exercises), strict=True):
             if graders.stopped.is_set():
                 raise ValueError("grading was stopped")
-            if grade is None or grade.verdict.outcome is Outcome.UNDECIDED:
-                grade = _graded(graders, sandbox, task)
-            yield grade
+            if verdict is None or verdict.outcome is Outcome.UNDECIDED:
+                verdict = _judged(graders, sandbox, exercise, InCells(exercise.id, source))
+            yield verdict
 
 
-def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
+def _judged(graders: _Graders, sandbox: Sandbox, exercise: Exercise, solution: InCells) -> Verdict:
     """One exercise; whatever goes wrong affects only this exercise."""
-    exercise, solution = task
-    if solution is None:
-        return Grade(Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED), _NO_CHECK.format(id=exercise.id))
     deadline_s = graders.limits.timeout_s or exercise.deadline_s
     try:
         sandbox.sweep()
@@ -169,32 +149,27 @@ def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
         with graders.judging:
             verdict = judge(exercise, solution, sandbox.server(), folder, deadline_s)
     except (OSError, RuntimeError) as error:  # the fork server has ended, or the disk is full
-        verdict = Verdict(exercise=exercise, outcome=Outcome.UNDECIDED)
-        if not sandbox.breach:
-            return Grade(verdict, f"the check ended with: {error}")
+        verdict = replace(refusal(exercise, "ended", f"The check ended with: {error}"), outcome=Outcome.UNDECIDED)
     if sandbox.breach and verdict.outcome is not Outcome.RIGHT:
         verdict = refusal(exercise, "limit", _LIMIT.format(breach=sandbox.breach))
-    return Grade(verdict)
+    return verdict
 
 
-def tasks_of(path: Path) -> list[GradingTask]:
-    """All exercises of the lessons that a notebook has cells of, each with the cells up to its last check.
+def exercises_in(path: Path) -> tuple[list[Exercise], Source]:
+    """All exercises of the lessons that a notebook has cells of, and its cells of code.
 
     Raises:
         ValueError: the file is no notebook, or it belongs to no lesson.
     """
     cells = _cells_of(path)
-    source: list[tuple[str, tuple[str, ...]]] = []
-    solutions: dict[str, InCells] = {}
-    for number, (_, kind, text) in enumerate(cells, 1):
-        if kind == "code":
-            source.append((f"cell {number}", tuple(line + "\n" for line in text.split("\n"))))
-            solutions |= {exercise_id: InCells(exercise_id, tuple(source)) for exercise_id in _CHECK.findall(text)}
+    code = [(number, text) for number, (_, kind, text) in enumerate(cells, 1) if kind == "code"]
     lessons = {found[1] for name, _, _ in cells if (found := _CELL_ID.match(name))}
-    lessons = lessons or {exercise_id.partition(".")[0] for exercise_id in solutions}
+    lessons = lessons or {lesson for _, text in code for lesson in _CHECK.findall(text)}
     exercises = [exercise for lesson in sorted(lessons) for exercise in exercises_of(lesson)]
     require(bool(exercises), "it has no exercise of a lesson; hand in the notebook of a lesson")
-    return [(exercise, solutions.get(exercise.id)) for exercise in exercises]
+    return exercises, tuple(
+        (f"cell {number}", tuple(line + "\n" for line in text.split("\n"))) for number, text in code
+    )
 
 
 def _cells_of(path: Path) -> list[tuple[str, str, str]]:
@@ -206,6 +181,4 @@ def _cells_of(path: Path) -> list[tuple[str, str, str]]:
     except OSError as error:
         raise ValueError(f"it cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        is_cut = path.stat().st_size > _MOST_BYTES
-        way_out = "is too large; clear its outputs, save it" if is_cut else "is no notebook; save it in JupyterLab"
-        raise ValueError(f"it {way_out} and hand it in again") from None
+        raise ValueError("it is no notebook of up to 64 MB; clear its outputs and save it in JupyterLab") from None

@@ -10,7 +10,6 @@ import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from pllab.files import write_whole
@@ -89,22 +88,20 @@ class Calibration:
         missed: Pipeline on two lanes? guess 1.8 to 2 x, measured 1.5 x (1.4 to 1.6), real, factor 1.26
     """
 
-    kept: tuple[Kept, ...] = ()
-    problem: str = ""
+    kept: tuple[Kept, ...]
 
     def sentences(self) -> list[str]:
         """The score in words."""
         if not self.kept:
-            return [self.problem or _WHAT_TO_DO]
+            return [_WHAT_TO_DO]
         ranges = [one.held for one in self.kept if one.is_range]
         numbers = [one.held for one in self.kept if not one.is_range]
         factors = [one.factor for one in self.kept if one.factor is not None]
         words = [_of_ranges(sum(ranges), len(ranges))] if ranges else []
         if numbers:
-            said = (
-                f"{sum(numbers)} of {count_of(len(numbers), 'single number')} {'was' if len(numbers) == 1 else 'were'}"
-            )
-            words.append(f"{said} right: within the spread, or within {100 * _NEAR:.0f} % of the measurement.")
+            verb = "was" if len(numbers) == 1 else "were"
+            said = f"{sum(numbers)} of {count_of(len(numbers), 'single number')} {verb} right: within the spread"
+            words.append(f"{said}, or within {100 * _NEAR:.0f} % of the measurement.")
         if factors:
             words.append(f"Your typical guess was off by a factor of {statistics.median(factors):.2f} (the median).")
         return words
@@ -135,11 +132,11 @@ def calibration() -> Calibration:
     """Score all guesses of the course that are kept in the learner's folder.
 
     Example: `calibration()` as the last line of a cell shows the score and a row for each question.
+
+    Raises:
+        ValueError: their file is no list of guesses.
     """
-    try:
-        return Calibration(tuple(_read(home() / FILE)))
-    except (OSError, ValueError) as error:
-        return Calibration(problem=f"No score: {_reason(error)}.")
+    return Calibration(tuple(_read()))
 
 
 def keep(one: Kept) -> str:
@@ -148,14 +145,13 @@ def keep(one: Kept) -> str:
     It never raises: a folder that cannot be written must not stop a lesson.
     """
     try:
-        path = home() / FILE
-        kept = _read(path)
+        kept = _read()
         if all((other.question, other.unit) != (one.question, one.unit) for other in kept):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            home().mkdir(parents=True, exist_ok=True)
             rows = [asdict(each) for each in [*kept, one]]
-            write_whole(path, json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    except (OSError, ValueError) as error:
-        return f"Your guess was not kept: {_reason(error)}."
+            write_whole(home() / FILE, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    except (OSError, ValueError) as error:  # the words of an OSError name a folder of one machine
+        return f"Your guess was not kept: {error.strerror if isinstance(error, OSError) else error}."
     return ""
 
 
@@ -169,44 +165,20 @@ def write_ends(guess: Guess, write: Callable[[float], str] = write_number) -> st
     return " to ".join(map(write, ends_of(guess)))
 
 
-def _read(path: Path) -> list[Kept]:
-    """The kept guesses; none where there is no file.
-
-    Raises:
-        ValueError: the file is no list of guesses.
-        OSError: it cannot be read.
-    """
+def _read() -> list[Kept]:
+    """The kept guesses; none where there is no file."""
     try:
-        text = path.read_bytes()
+        return [_kept(row) for row in json.loads((home() / FILE).read_bytes())]
     except FileNotFoundError:
         return []
-    try:
-        rows = json.loads(text)
-        if isinstance(rows, list):
-            return [_kept(row) for row in rows]
-    except (KeyError, TypeError, ValueError, RecursionError):
-        pass
-    raise ValueError(f"{FILE} is not a list of guesses; move it away")
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        raise ValueError(f"{FILE} is not a list of guesses; move it away") from None
 
 
 def _kept(row: dict[str, Any]) -> Kept:
-    """A guess from the file, which is the learner's own, so only what would break the score is refused."""
-    guess, spread = row["guess"], row["spread"]
-    ends = _pair(guess) if isinstance(guess, list) else float(guess)
-    told: dict[str, Any] = {name: str(row[name]) for name in ("question", "unit", "engine")}
-    told |= {"measured": float(row["measured"]), "counted": bool(row.get("counted"))}
-    return Kept(guess=ends, spread=None if spread is None else _pair(spread), **told)
-
-
-def _pair(value: list[Any]) -> tuple[float, float]:
-    low, high = map(float, value)
-    return low, high
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):  # its own words name a folder of one machine
-        return f"{FILE} cannot be read or written ({error.strerror or type(error).__name__})"
-    return str(error) if FILE in str(error) else f"{FILE} cannot hold it ({error})"
+    """A guess from the file, where JSON has lists in place of tuples."""
+    pairs = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
+    return Kept(**(row | pairs))
 
 
 def _of_ranges(held: int, count: int) -> str:

@@ -23,12 +23,14 @@ from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 from pathlib import Path
-from types import FunctionType, GenericAlias, ModuleType, UnionType
+from pkgutil import resolve_name
+from types import FunctionType, ModuleType
 from typing import Any
 
 from pllab.arguments import require
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
+from pllab.lesson.extraction import body_of
 from pllab.lesson.own_code import names_bound, names_read, namespace_of, their_functions
 
 _HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
@@ -59,21 +61,16 @@ def _file() -> Path:
 def keep(exercise: Exercise, solution: Any) -> str:
     """Write an accepted solution into `my_pllab.py`; return a sentence for the verdict."""
     try:
-        (before, sections), piece = _read(), _piece(solution)
+        sections, piece = _read(), _piece(solution)
         head = sections.pop("").rstrip()
         borrowed = re.compile(rf"^from pllab\.\S+ import {piece.name}\n", re.MULTILINE)  # by other solutions, until now
         sections = {key: borrowed.sub("", body) for key, body in sections.items()}
-        earlier, new = sections.get(exercise.id), _section(exercise, piece, sections)
-        sections[exercise.id] = new
-        after = "\n\n".join([head, *(sections[key].strip() for key in sorted(sections))]) + "\n"
-        if lost := _lost(before, after):
-            raise CannotKeep(f"the file would use {lost} where it has none; define it in the cell of the solution too")
+        sections[exercise.id] = _section(exercise, piece, sections)
         _file().parent.mkdir(parents=True, exist_ok=True)
-        write_whole(_file(), after)
-    except (CannotKeep, OSError) as error:
+        write_whole(_file(), "\n\n".join([head, *(sections[key].strip() for key in sorted(sections))]) + "\n")
+    except (ValueError, SyntaxError, OSError) as error:
         return f"not in my_pllab.py, because {error}"
-    replaces = earlier is not None and earlier.strip() != new.strip()
-    return "in my_pllab.py, in place of your earlier one" if replaces else "in my_pllab.py"
+    return "in my_pllab.py"
 
 
 def mine(exercise_id: str) -> Any:
@@ -82,7 +79,7 @@ def mine(exercise_id: str) -> Any:
     Example: `average_gradients = mine("05.2")`.
 
     Raises:
-        ValueError: there is neither, or `my_pllab.py` cannot be read or imported.
+        ValueError: there is neither.
     """
     if (name := _names().get(exercise_id)) is not None:
         kept = _imported()
@@ -91,8 +88,7 @@ def mine(exercise_id: str) -> Any:
     exercise = find(exercise_id)
     if not (exercise.package and exercise.lends):
         raise ValueError(f"my_pllab.py has no {exercise_id} ({exercise.title}) yet, and pllab has none to lend")
-    module, _, name = exercise.package[0].rpartition(".")
-    return getattr(importlib.import_module(module), name)
+    return resolve_name(exercise.package[0])
 
 
 @dataclass(frozen=True)
@@ -123,11 +119,7 @@ class Parts:
 
 
 def parts(*exercise_ids: str) -> Parts:
-    """Say of each exercise whether its part is the learner's, borrowed from the package, or not there yet.
-
-    Raises:
-        ValueError: `my_pllab.py` cannot be read.
-    """
+    """Say of each exercise whether its part is the learner's, borrowed from the package, or not there yet."""
     names = _names()
     rows = []
     for exercise in map(find, exercise_ids):
@@ -138,25 +130,18 @@ def parts(*exercise_ids: str) -> Parts:
     return Parts(tuple(rows))
 
 
-class CannotKeep(ValueError):
-    """Why a solution cannot be written down, as the end of a sentence."""
-
-
 @dataclass
 class KeptCode:
-    """A definition with what it needs from its notebook: import lines, constants and other definitions."""
+    """A definition with what it needs from its notebook: imports and constants, a line each, and other definitions."""
 
     name: str
-    imports: list[str] = field(default_factory=list)
-    constants: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     definitions: dict[str, str] = field(default_factory=dict)  # by name, what is used before what uses it
 
 
 def _piece(solution: Any) -> KeptCode:
-    name = getattr(solution, "__name__", "")
-    if not name.isidentifier():
-        raise CannotKeep("it has no name; define it with def or class")
-    piece = KeptCode(name)
+    piece = KeptCode(getattr(solution, "__name__", ""))
+    require(piece.name.isidentifier(), "it has no name; define it with def or class")
     _collect(solution, piece)
     return piece
 
@@ -172,9 +157,8 @@ def _collect(thing: Any, piece: KeptCode) -> None:
 
 
 def _is_pythons(name: str, value: Any) -> bool:
-    """Whether it is there without a definition, under Python or in every notebook; a helper may be called `slice`."""
-    is_notebooks = str(getattr(value, "__module__", "")).startswith("IPython")
-    return name.startswith("__") or value is getattr(builtins, name, _is_pythons) or is_notebooks
+    """Whether it is there without a definition; a helper may be called `slice`."""
+    return name.startswith("__") or value is getattr(builtins, name, _is_pythons)
 
 
 def _need(name: str, value: Any, by: Any, piece: KeptCode) -> None:
@@ -182,16 +166,16 @@ def _need(name: str, value: Any, by: Any, piece: KeptCode) -> None:
     original = getattr(value, "__name__", name)
     alias = "" if original == name else f" as {name}"
     if isinstance(value, ModuleType):
-        piece.imports.append(f"import {original}{alias}")
+        piece.lines.append(f"import {original}{alias}")
     elif _is_definition(value) and value.__module__ in ("my_pllab", "__main__", by.__module__):
         if value.__module__ != "my_pllab" and original not in piece.definitions:  # that is in the file already
             _collect(value, piece)
         if alias:
             piece.definitions[name] = f"{name} = {original}"
     elif module := _home_of(value, name):
-        piece.imports.append(f"from {module} import {original}{alias}")
+        piece.lines.append(f"from {module} import {original}{alias}")
     else:
-        piece.constants.append(f"{name} = {_literal(name, value)}")
+        piece.lines.append(f"{name} = {_literal(name, value)}")
 
 
 def _is_definition(value: Any) -> bool:
@@ -211,11 +195,10 @@ def _home_of(value: Any, name: str) -> str:
 
 def _literal(name: str, value: Any) -> str:
     text = repr(value)
-    with suppress(ValueError, SyntaxError, NameError):
-        is_of_types = isinstance(value, GenericAlias | UnionType)  # as `list[int]`
-        if (eval(text, {}) if is_of_types else ast.literal_eval(text)) == value:
+    with suppress(ValueError, SyntaxError):
+        if ast.literal_eval(text) == value:
             return text
-    raise CannotKeep(f"it uses {name}, which is no plain constant; make it inside the function or pass it in")
+    raise ValueError(f"it uses {name}, which is no plain constant; make it inside the function or pass it in")
 
 
 def source_of(thing: Any) -> str:
@@ -224,29 +207,24 @@ def source_of(thing: Any) -> str:
     A class without methods does not say where it is from: it is the last one that was run.
 
     Raises:
-        CannotKeep: it cannot be found.
+        ValueError: it cannot be found.
     """
     files = {function.__code__.co_filename for function in their_functions(thing)}
-    texts = ["".join(linecache.getlines(name)) for name in files or reversed(list(linecache.cache))]
-    kind = ast.ClassDef if isinstance(thing, type) else ast.FunctionDef
-    for text in texts if files and any(texts) else [*reversed(_cells_run()), *texts]:  # %%time gives its cell no file
-        try:
-            tree = ast.parse(text)
-            match tree.body:
-                case [ast.Expr(ast.Call(ast.Attribute(), [ast.Constant("time"), _, ast.Constant(str(text))]))]:
-                    tree = ast.parse(text)
-        except SyntaxError:  # a cell with magics
-            continue
-        for node in reversed(tree.body):
-            if isinstance(node, kind) and node.name == thing.__name__:
+    texts = ["".join(linecache.getlines(name)) for name in files]
+    if not any(texts):  # of a class without methods, and of a cell under %%time
+        texts = [*("".join(linecache.getlines(name)) for name in list(linecache.cache)), *_cells_run()][::-1]
+    for text in texts:
+        for node in reversed(body_of(text)):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == thing.__name__:
                 first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
                 return "\n".join(text.split("\n")[first - 1 : node.end_lineno])
-    raise CannotKeep(f"the source of {thing.__name__} was not found; write it with def or class, at the top of a cell")
+    raise ValueError(f"the source of {thing.__name__} was not found; write it with def or class, at the top of a cell")
 
 
 def _cells_run() -> list[str]:
     """The cells of this notebook in the order in which they were run; none outside of a notebook."""
-    return list(vars(sys.modules["__main__"]).get("In", []))
+    shell = vars(sys.modules["__main__"]).get("get_ipython", lambda: None)()
+    return list(shell.history_manager.input_hist_raw) if shell else []
 
 
 def _section(exercise: Exercise, piece: KeptCode, sections: dict[str, str]) -> str:
@@ -254,12 +232,15 @@ def _section(exercise: Exercise, piece: KeptCode, sections: dict[str, str]) -> s
     others = {key: body for key, body in sections.items() if key != exercise.id}
     elsewhere = {name: (key, made) for key, body in others.items() for name, made in _meanings(body)}
     solutions = {name for body in others.values() for _, name in _MARK.findall(body)} & set(elsewhere) - {piece.name}
-    is_borrowed = {line: line.startswith("from pllab.") and line.split()[-1] in solutions for line in piece.imports}
-    head = [*sorted(line for line in is_borrowed if not is_borrowed[line]), *piece.constants]
+    head = [
+        line
+        for line in dict.fromkeys(piece.lines)
+        if not (line.startswith("from pllab.") and line.split()[-1] in solutions)
+    ]
     for name, made in _meanings("\n".join([*head, *piece.definitions.values()])):
         key, other = elsewhere.get(name, ("", made))
         if made != other:
-            raise CannotKeep(f"{key} has another {name}; give one of them another name")
+            raise ValueError(f"{key} has another {name}; give one of them another name")
     definitions = [text for name, text in piece.definitions.items() if name not in solutions]
     mark = f"# ==== {exercise.id} {exercise.title}: {piece.name} ===="
     return "\n\n\n".join(["\n".join([mark, *head]), *definitions])
@@ -272,46 +253,25 @@ def _meanings(text: str) -> Iterator[tuple[str, str]]:
             yield name, ast.dump(node)
 
 
-def _lost(before: str, after: str) -> str:
-    """A name of the file that its new text uses and does not have, or has only further down; empty if there is none."""
-    everywhere, above = names_bound(after), frozenset[str]()
-    known = everywhere | names_bound(before)
-    for node in ast.parse(after).body:
-        source = ast.unparse(node)
-        missing = {*names_read(source)} - everywhere | {*names_read(source, at_once=True)} - above
-        if missing & known:
-            return min(missing & known)
-        above |= names_bound(source)
-    return ""
-
-
-def _read() -> tuple[str, dict[str, str]]:
-    """The text of the file; and its sections by exercise, each with its mark, after the one above them, without a key.
+def _read() -> dict[str, str]:
+    """The sections of the file by exercise, each with its mark, after the text above them, which has no key.
 
     Raises:
-        CannotKeep: the file, or one of them by itself, is not Python that can be read.
+        SyntaxError: the file, or one of them by itself, is not Python.
     """
-    try:
-        text = _file().read_text(encoding="utf-8-sig") if _file().exists() else ""  # editors of Windows write a BOM
-        text = text or _HEAD
-        marks = [*_MARK.finditer(text)]
-        places = pairwise([0, *(mark.start() for mark in marks), len(text)])
-        keys = ["", *(mark[1] for mark in marks)]
-        sections = {key: text[start:end] for key, (start, end) in zip(keys, places, strict=True)}
-        for name, part in {"my_pllab.py": text, **sections}.items():
-            compile(part, name, "exec", dont_inherit=True)
-    except UnicodeDecodeError:
-        raise CannotKeep("my_pllab.py is not written in UTF-8; save it so") from None
-    except OSError as error:
-        raise CannotKeep(f"my_pllab.py cannot be read ({error.strerror}); set PLLAB_HOME to another folder") from None
-    except SyntaxError as error:
-        raise CannotKeep(f"my_pllab.py is not valid Python ({error}); repair it") from None
-    return text, sections
+    text = _file().read_text(encoding="utf-8-sig") if _file().exists() else _HEAD  # editors of Windows write a BOM
+    marks = [*_MARK.finditer(text)]
+    places = pairwise([0, *(mark.start() for mark in marks), len(text)])
+    keys = ["", *(mark[1] for mark in marks)]
+    sections = {key: text[start:end] for key, (start, end) in zip(keys, places, strict=True)}
+    for name, part in {"my_pllab.py": text, **sections}.items():
+        compile(part, name, "exec", dont_inherit=True)
+    return sections
 
 
 def _names() -> dict[str, str]:
     """The name of each kept solution by its exercise."""
-    return dict(_MARK.findall(_read()[0]))
+    return dict(_MARK.findall("".join(_read().values())))
 
 
 def _imported() -> ModuleType:
@@ -319,15 +279,10 @@ def _imported() -> ModuleType:
     folder = str(home().resolve())
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    try:
-        importlib.invalidate_caches()
-        linecache.checkcache()
-        text, module = _file().read_text(encoding="utf-8"), sys.modules.get("my_pllab")
-        if module is None or vars(module).get("__text__") != text:  # another object of a function cannot be pickled
-            module = importlib.reload(module) if module else importlib.import_module("my_pllab")
-            vars(module)["__text__"] = text
-        return module
-    except (Exception, SystemExit) as error:
-        raise ValueError(
-            f"my_pllab.py cannot be imported ({type(error).__name__}: {error}); repair that line"
-        ) from None
+    importlib.invalidate_caches()
+    linecache.checkcache()
+    text, module = _file().read_text(encoding="utf-8"), sys.modules.get("my_pllab")
+    if module is None or vars(module).get("__text__") != text:  # another object of a function cannot be pickled
+        module = importlib.reload(module) if module else importlib.import_module("my_pllab")
+        vars(module)["__text__"] = text
+    return module

@@ -2,24 +2,40 @@
 
 Only a guess that was written down makes a measurement surprising, and a range says how certain one was. The card is a
 few ipywidgets; the figure after it is an ordinary picture, so a lesson also runs without a guess (Run All, tests, a
-page on GitHub). What became of a guess is kept for the score of the course, see `guesses.py`; in a class the guess also
-goes into the folder of the class, see `class_folder.py`.
+page on GitHub). What became of a guess is kept for the score of the course, see `guesses.py`.
+
+In a class each card also leaves a small file in a shared folder, and one call draws them all. There is no server.
+PLLAB_CLASS names a folder that all can write, on a share or on the machine that all use; without it nothing is sent. A
+file holds a guess and no name. What lies in the folder was written by others, so it is read with bounds: so many files,
+each a small plain one, with numbers on the axis.
 """
 
+import hashlib
+import itertools
+import json
 import math
+import os
 import re
-from dataclasses import dataclass
+import socket
+import statistics
 from html import escape
+from pathlib import Path
 from typing import Any, Literal
 
 from pllab.arguments import require
-from pllab.lesson.class_folder import send_guess
+from pllab.comm.processes import text_of
+from pllab.files import write_whole
 from pllab.lesson.guesses import Guess, Kept, ends_of, keep, write_ends
-from pllab.show import Figure, figure
-from pllab.show.theme import write_number
+from pllab.lesson.keeping import home
+from pllab.show.figures import Figure, drawing, figure
+from pllab.show.theme import count_of, write_number
 from pllab.timeline import Engine
 
 # ipywidgets and matplotlib are imported inside the functions: the process of a check imports this room without them.
+
+MOST_FILES = 1000  # of one question
+_MOST_BYTES = 200
+_NO_FOLDER = "no folder of a class is named; set PLLAB_CLASS to one that all can write, before JupyterLab starts"
 
 
 class Prediction:
@@ -31,11 +47,10 @@ class Prediction:
         how_long.guess = (1.0, 2.0)  # a range that you would bet 4 to 1 on
         how_long.reveal(1.02, engine="emulated", spread=(1.01, 1.04))
 
-    The first `reveal` is final: the guess at that moment is kept for `calibration`, and a later one does not count.
+    The first `reveal` is final: the guess at that moment is kept for `calibration`, and a later one is refused.
     """
 
     def __init__(self, question: str, unit: str, low: float, high: float, counted: bool = False) -> None:
-        require(low < high, f"a prediction needs low < high, not {low:g} and {high:g}; swap them")
         self.question = question
         self.unit = unit
         self.low = low
@@ -43,7 +58,6 @@ class Prediction:
         self.counted = counted
         self._guess: Guess | None = None
         self._is_revealed = False
-        self._is_late = False
         self._not_sent = ""
         self._card: Any = None
 
@@ -53,22 +67,19 @@ class Prediction:
         return self._guess
 
     @guess.setter
-    def guess(self, value: Guess) -> None:
-        guess = self.checked(value)
-        if self._is_revealed:
-            self._is_late = self._guess is None
-        else:
-            self._guess = guess
-            self._not_sent = send_guess(self, guess)
+    def guess(self, value: Any) -> None:
+        require(not self._is_revealed, "the answer was revealed before, so a guess does not count any more")
+        self._guess = self.checked(value)
+        self._not_sent = send_guess(self, self._guess)
 
     def checked(self, value: Any) -> Guess:
-        """A number on the axis, or a range on it.
+        """A number on the axis, or a range on it from its lower to its higher end.
 
         Raises:
             ValueError: it is neither, outside the axis, or no whole number where things are counted.
         """
         try:
-            ends = [float(end) for end in (value if isinstance(value, tuple | list) else [value])]
+            ends = sorted({float(end) for end in (value if isinstance(value, tuple | list) else [value])})
         except (TypeError, ValueError):
             ends = []
         require(len(ends) in (1, 2), f"a guess is a number or a range (low, high), not {value!r}")
@@ -77,12 +88,7 @@ class Prediction:
             require(self.low <= end <= self.high, f"a guess of {end:g} lies outside {axis}; choose one inside")
             is_fine = end.is_integer() or not self.counted
             require(is_fine, f"a guess of {end:g} is refused, the answer is counted; choose a whole number")
-        if len(ends) == 1:
-            return ends[0]
-        low, high = ends
-        wrong = f"a range goes from a lower to a higher number, not from {low:g} to {high:g}"
-        require(low < high, f"{wrong}; swap them, or give a single number")
-        return low, high
+        return (ends[0], ends[1]) if len(ends) == 2 else ends[0]
 
     def sentence(self) -> str:
         """The question and the guess, as text."""
@@ -100,7 +106,7 @@ class Prediction:
         simulated: float | None = None,
         calculated: float | None = None,
     ) -> Figure:
-        """Draw guess, expectation and measurement on one axis; the text alternative is `Answer.sentence`.
+        """Draw guess, expectation and measurement on one axis; the text alternative says the same.
 
         measured: in the prediction's unit, made by `engine`; spread: its lowest and highest round; simulated,
         calculated: what the simulator or a closed form expected.
@@ -109,25 +115,36 @@ class Prediction:
             ValueError: the measurement is infinite or no number.
         """
         require(math.isfinite(measured), f"the measurement is {measured}; measure again")
+        maker = engine.capitalize() if engine in ("calculated", "simulated") else f"Measured ({engine})"
+        expected = (("Simulated", simulated), ("Calculated", calculated))
+        told = [(maker, float(measured)), *((name, value) for name, value in expected if value is not None)]
+        parts = [f"{name}: {self.write(value)} {self.unit_of(value)}" for name, value in told]
         ends = None if spread is None else (float(spread[0]), float(spread[1]))
-        expected = {"simulated": simulated, "calculated": calculated}
-        told = tuple((name, value) for name, value in expected.items() if value is not None)
-        answer = Answer(self, float(measured), engine, ends, told)
-        sentence = answer.sentence()
-        if self._guess is not None:
-            sentence = f"{sentence} {keep(answer.kept(self._guess))}".rstrip()
+        if ends is not None:
+            parts[0] += f" ({write_ends(ends, self.write)})"
+        if self._guess is None:
+            sentence = ". ".join([*parts, "You made no guess."])
+        else:
+            kept = Kept(self.question, self.unit, self._guess, float(measured), engine, ends, self.counted)
+            sentence = f"{'. '.join([*parts, self._judgement(kept)])}. {keep(kept)}".rstrip()
         self._is_revealed = True
-        return figure(_draw(answer), sentence, caption=f"{self.question} {sentence}")
+        canvas = _draw(self, told, ends if engine != "calculated" else None)
+        return figure(canvas, sentence, caption=f"{self.question} {sentence}")
+
+    def _judgement(self, kept: Kept) -> str:
+        ends, what = ends_of(kept.guess), "range" if kept.is_range else "guess"
+        said = f"Your {what} of {write_ends(kept.guess, self.write)} {self.unit_of(kept.guess)}"
+        if kept.held:
+            return f"{said} {'holds it' if kept.is_range else 'was right'}"
+        is_high = ends[0] > kept.measured
+        gap = ends[0] - kept.measured if is_high else kept.measured - ends[-1]
+        verb = "lies" if kept.is_range else "was"
+        return f"{said} {verb} {self.write(gap)} {self.unit_of(gap)} too {'high' if is_high else 'low'}"
 
     @property
     def noted(self) -> str:
         """What the card says under its button."""
-        if self._is_revealed and self._guess is None:
-            return "The answer was revealed before, so a guess does not count any more."
-        if self._guess is None:
-            return "No guess yet."
-        kept = " It was revealed with this guess, which stays." if self._is_revealed else ""
-        return f"Noted: {self.write_guess()}.{kept} {self._not_sent}".rstrip()
+        return f"Noted: {self.write_guess()}. {self._not_sent}".rstrip() if self._guess is not None else "No guess yet."
 
     def write_guess(self) -> str:
         """The guess with its unit: `1.5 s` or `1 to 2 s`; empty without one."""
@@ -147,12 +164,8 @@ class Prediction:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         html = f"<p><strong>Predict.</strong> {escape(self.sentence().removeprefix('Predict: '))}</p>"
-        bundle: dict[str, Any] = {"text/plain": self.sentence(), "text/html": html}
-        try:
-            self._card = self._card or _card(self)
-        except ImportError:  # without ipywidgets the question is text
-            return bundle
-        return {**(self._card._repr_mimebundle_() or {}), **bundle}
+        self._card = self._card or _card(self)
+        return {**(self._card._repr_mimebundle_() or {}), "text/plain": self.sentence(), "text/html": html}
 
 
 def predict(question: str, unit: str, low: float, high: float, counted: bool = False) -> Prediction:
@@ -166,72 +179,19 @@ def predict(question: str, unit: str, low: float, high: float, counted: bool = F
         low: the lower end of the axis, in that unit.
         high: the upper end.
         counted: the answer is a whole number, so only whole numbers are taken.
-
-    Raises:
-        ValueError: low is not below high.
     """
     return Prediction(question, unit, low, high, counted)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer to a prediction: number, engine, lowest and highest round, and what was expected by whom."""
-
-    asked: Prediction
-    measured: float
-    engine: str
-    spread: tuple[float, float] | None = None
-    expected: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def maker(self) -> str:
-        """`Calculated`, `Simulated`, or `Measured` with the engine."""
-        return self.engine.capitalize() if self.engine in ("calculated", "simulated") else f"Measured ({self.engine})"
-
-    def sentence(self) -> str:
-        """The picture in words.
-
-        Example: `Measured (real): 1.12 s (1.1 to 1.2). Your guess of 1.5 s was 0.38 s too high.`
-        """
-        write, unit_of = self.asked.write, self.asked.unit_of
-        parts = [f"{self.maker}: {write(self.measured)} {unit_of(self.measured)}"]
-        if self.spread is not None:
-            parts[0] += f" ({write_ends(self.spread, write)})"
-        parts += [f"{name.capitalize()}: {write(value)} {unit_of(value)}" for name, value in self.expected]
-        return ". ".join([*parts, self._judgement()]) + "."
-
-    def kept(self, guess: Guess) -> Kept:
-        """The guess with this outcome, as the course keeps it."""
-        asked = self.asked
-        return Kept(asked.question, asked.unit, guess, self.measured, self.engine, self.spread, asked.counted)
-
-    def _judgement(self) -> str:
-        asked, write, guess = self.asked, self.asked.write, self.asked.guess
-        if guess is None:
-            return "Your guess came after the answer and does not count" if asked._is_late else "You made no guess"
-        ends, kept = ends_of(guess), self.kept(guess)
-        said = f"Your {'range' if kept.is_range else 'guess'} of {write_ends(guess, write)} {asked.unit_of(guess)}"
-        if kept.held:
-            return f"{said} {'holds it' if kept.is_range else 'was right'}"
-        is_high = ends[0] > self.measured
-        gap = ends[0] - self.measured if is_high else self.measured - ends[-1]
-        verb = "lies" if kept.is_range else "was"
-        return f"{said} {verb} {write(gap)} {asked.unit_of(gap)} too {'high' if is_high else 'low'}"
-
-    def marks(self) -> list[tuple[str, Guess, str, str]]:
-        """Name, value or range, symbol and Okabe-Ito colour, from the bottom of the picture to its top."""
-        marks: list[tuple[str, Guess, str, str]] = [(self.maker.lower(), self.measured, "o", "#0072B2")]
-        marks += [(name, value, "s", "#56B4E9") for name, value in self.expected]
-        if (guess := self.asked.guess) is not None:
-            marks.append(("your range" if isinstance(guess, tuple) else "your guess", guess, "D", "#E69F00"))
-        return marks
-
-
-def _draw(answer: Answer) -> Any:
-    """The marks with their names on one axis, as a figure of matplotlib's; a range is a bar."""
+def _draw(asked: Prediction, told: list[tuple[str, float]], spread: tuple[float, float] | None) -> Any:
+    """The numbers and the guess on one axis, each with its name, as a figure of matplotlib's; a range is a bar."""
     from matplotlib.figure import Figure as Canvas  # a canvas of its own: pyplot keeps every figure it makes
 
-    asked, marks = answer.asked, answer.marks()
+    marks: list[tuple[str, Guess, str, str]]  # name, value, symbol and Okabe-Ito colour
+    marks = [(name.lower(), value, "s", "#56B4E9") for name, value in told]
+    marks[0] = (*marks[0][:2], "o", "#0072B2")
+    if asked.guess is not None:
+        marks.append(("your range" if isinstance(asked.guess, tuple) else "your guess", asked.guess, "D", "#E69F00"))
     canvas = Canvas(figsize=(7, 0.55 * len(marks) + 0.9), dpi=96, layout="constrained")
     axes = canvas.add_subplot()
     for row, (_, value, symbol, colour) in enumerate(marks):
@@ -242,11 +202,11 @@ def _draw(answer: Answer) -> Any:
             axes.plot(value, row, symbol, color=colour, markersize=11, markeredgecolor="black", clip_on=False)
         text, middle = write_ends(value, asked.write), sum(ends) / len(ends)
         axes.annotate(text, (middle, row), xytext=(0, 9), textcoords="offset points", ha="center")
-    if answer.spread is not None and answer.engine != "calculated":
-        axes.hlines(0, *answer.spread, color="black", linewidth=2, zorder=0)
+    if spread is not None:
+        axes.hlines(0, *spread, color="black", linewidth=2, zorder=0)
     axes.set_yticks(range(len(marks)), [name for name, *_ in marks])
     axes.set_ylim(-0.6, len(marks) - 0.2)
-    shown = [end for _, value, *_ in marks for end in ends_of(value)] + list(answer.spread or ())
+    shown = [end for _, value, *_ in marks for end in ends_of(value)] + list(spread or ())
     axes.set_xlim(min(asked.low, *shown), max(asked.high, *shown))
     if asked.counted:
         axes.locator_params("x", integer=True)
@@ -274,8 +234,7 @@ def _card(asked: Prediction) -> Any:
 
     def store(_: Any) -> None:
         try:
-            ends = sorted({_number(box.value) for box in boxes if box.value.strip()} or {_number("")})
-            asked.guess = (ends[0], ends[-1]) if len(ends) == 2 else ends[0]
+            asked.guess = [box.value for box in boxes if box.value.strip()]
             note.value = escape(asked.noted)
         except ValueError as error:
             note.value = escape(f"Not noted: {error}.")
@@ -290,8 +249,80 @@ def _card(asked: Prediction) -> Any:
     return ipywidgets.VBox([question, ipywidgets.HBox([*boxes, unit, button]), how, note])
 
 
-def _number(text: str) -> float:
+def send_guess(asked: Prediction, guess: Guess, folder: str | Path = "", learner: str = "") -> str:
+    """Put a guess into the folder of the class; return nothing, or in a sentence why it was not sent.
+
+    A learner's later guess to the same question replaces the earlier one.
+
+    Args:
+        asked: the prediction.
+        guess: a number or a range.
+        folder: by default what PLLAB_CLASS names; without either nothing happens.
+        learner: whose guess it is, by default this login and folder; the file's name has a hash of it.
+    """
+    if not (named := str(folder) or os.environ.get("PLLAB_CLASS")):
+        return ""
     try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no number; write one, such as 2") from None
+        who = learner or f"{os.environ.get('JUPYTERHUB_USER')} {os.getuid()} {socket.gethostname()} {home().resolve()}"
+        write_whole(Path(named) / f"{_key(asked)}-{_short(who)}.json", json.dumps(guess))
+    except OSError as error:
+        return f"Your guess was not sent to the class: {error.strerror or type(error).__name__}."
+    return ""
+
+
+def class_guesses(asked: Prediction, folder: str | Path = "") -> Figure:
+    """Draw how often the class guessed what; of a range its middle counts.
+
+    Example: `class_guesses(how_long)`, in a cell below the card, before the answer is revealed.
+
+    Args:
+        asked: the prediction, as the cards of the class have it: same question, same unit.
+        folder: by default what PLLAB_CLASS names.
+
+    Raises:
+        ValueError: no folder is named.
+        OSError: it cannot be read.
+    """
+    named = str(folder) or os.environ.get("PLLAB_CLASS", "")
+    require(bool(named), _NO_FOLDER)
+    ours = [file for file in Path(named).iterdir() if file.name.startswith(f"{_key(asked)}-")]
+    middles, left_out = list[float](), 0
+    for file in ours[:MOST_FILES]:
+        try:
+            guess = asked.checked(json.loads(text_of(file, _MOST_BYTES)))  # nothing of a link or a pipe
+            middles.append(statistics.mean(ends_of(guess)))
+        except (OSError, ValueError):
+            left_out += 1
+    return _histogram(asked, middles, f"{count_of(left_out, 'file')} could not be used." if left_out else "")
+
+
+def _key(asked: Prediction) -> str:
+    return _short(f"{asked.question}\n{asked.unit}")
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _histogram(asked: Prediction, middles: list[float], note: str) -> Figure:
+    """A bar for each whole number where things are counted, otherwise for each tenth of the axis."""
+    low, high = asked.low, asked.high
+    edges = [*(low + (high - low) * number / 10 for number in range(10)), high]
+    if asked.counted:
+        edges = [low - 0.5 + number for number in range(int(high - low) + 2)]  # the number stands in the middle
+    with drawing(7, 2.2, layout="constrained") as fig:
+        axes = fig.add_subplot(xlabel=asked.unit, ylabel="learners", xlim=(edges[0], edges[-1]))
+        heights, *_ = axes.hist(middles, edges, rwidth=0.9, color="#E69F00", edgecolor="black")
+        axes.locator_params(axis="y", integer=True)
+        axes.spines[["top", "right"]].set_visible(False)
+    places = [
+        f"{height:g} at {left + 0.5:g}" if asked.counted else f"{height:g} from {left:g} to {right:g}"
+        for height, (left, right) in zip(heights, itertools.pairwise(edges), strict=True)
+        if height
+    ]
+    said = f"{count_of(len(middles), 'learner')} guessed"
+    if middles:
+        middle = write_number(statistics.median(middles))
+        said += f": {', '.join(places)}; the middle one is {middle} {asked.unit}"
+    said = f"{said}. {note}".rstrip()
+    return figure(fig, said, caption=f"{asked.question} {said}")

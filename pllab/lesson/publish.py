@@ -7,10 +7,13 @@ problem is still written, so that it can be looked at, and the command ends with
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
 
 Notebook = Any  # nbformat's NotebookNode: a dictionary whose keys are also attributes
 
@@ -20,18 +23,7 @@ _MACHINE_PATH = re.compile(r"(?<![\w.<:/])/(?:home|root|tmp|var|opt|usr|work|wor
 _HTML_IMAGE = re.compile(r"<img\b[^>]*>", re.IGNORECASE)
 _ALT = re.compile(r"""\balt\s*=\s*(?:"[^"]*[^"\s][^"]*"|'[^']*[^'\s][^']*')""", re.IGNORECASE)
 _MARKDOWN_IMAGE = re.compile(r"!\[\s*\]\(")
-_HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _CELL_ID = re.compile(r"\d\d-[a-z0-9]+(-[a-z0-9]+)*")
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Publish each named notebook, one after another, and write their problems; return 0 if there are none."""
-    if not arguments:
-        sys.stderr.write("name the notebooks to publish, for example notebooks/*.ipynb\n")
-        return 2
-    lines = [f"{problem}\n" for name in arguments for problem in publish(Path(name))]
-    sys.stdout.writelines(lines)
-    return 1 if lines else 0
 
 
 def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
@@ -40,9 +32,6 @@ def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
     Raises:
         nbclient.exceptions.CellExecutionError: a cell raised; the file is left as it was.
     """
-    import nbformat  # needed by authors of lessons only
-    from nbclient import NotebookClient
-
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(
         notebook,
@@ -58,10 +47,11 @@ def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
 
 def read_problems(path: Path) -> list[str]:
     """The problems of a notebook's file, each beginning with the file's name."""
-    import nbformat
-
     notebook = nbformat.read(path, as_version=nbformat.NO_CONVERT)
-    return [f"{path.name}: {problem}" for problem in problems(notebook, path.stat().st_size)]
+    found = [f"{path.name}: {problem}" for problem in problems(notebook)]
+    if path.stat().st_size > MOST_BYTES:
+        found.append(f"{path.name}: it has more than {MOST_BYTES} bytes; draw smaller pictures")
+    return found
 
 
 def clean(notebook: Notebook) -> Notebook:
@@ -70,63 +60,26 @@ def clean(notebook: Notebook) -> Notebook:
     What the lesson says of itself (`pllab.lesson.course`) stays too. A widget's view is taken out, because without a
     kernel it shows an error; its static twin stays. What has no twin, such as the sliders of `interact`, goes.
     """
-    about = {"pllab": notebook.metadata["pllab"]} if "pllab" in notebook.metadata else {}
-    notebook.metadata = type(notebook)(
-        **about,
-        kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
-        language_info={"name": "python"},
-    )
-    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    notebook.metadata = {key: value for key, value in notebook.metadata.items() if key == "pllab"}
+    notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.metadata["language_info"] = {"name": "python"}
     for cell in notebook.cells:
-        for key in ("execution", "collapsed", "scrolled", "widgets", "ExecuteTime"):
-            cell.metadata.pop(key, None)
+        cell.metadata = {key: value for key, value in cell.metadata.items() if key in ("jupyter", "tags")}
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if not _is_bare_widget(output)]
+            cell.outputs = [
+                one for one in cell.outputs if _WIDGET not in one.get("data", {}) or "text/html" in one.data
+            ]
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(_WIDGET, None)
             if "metadata" in output:
-                output.metadata.clear()
+                output.metadata = {}
     return notebook
 
 
-def _is_bare_widget(output: Notebook) -> bool:
-    data = output.get("data", {})
-    return _WIDGET in data and "text/html" not in data
-
-
-def problems(notebook: Notebook, num_bytes: int = 0) -> list[str]:
+def problems(notebook: Notebook) -> Iterator[str]:
     """The problems of a notebook, a sentence each; without any it can be committed."""
-    return [*_in_file(notebook, num_bytes), *_in_headings(notebook), *_in_cells(notebook)]
-
-
-def _in_file(notebook: Notebook, num_bytes: int) -> Iterator[str]:
-    if num_bytes > MOST_BYTES:
-        yield f"it has {num_bytes} bytes, more than {MOST_BYTES}; draw smaller pictures"
     if clean(deepcopy(notebook)) != notebook:
         yield "it carries times, widget views or metadata of one machine; run make publish"
-
-
-def _in_headings(notebook: Notebook) -> Iterator[str]:
-    headings = [found for cell in notebook.cells if cell.cell_type == "markdown" for found in _headings(cell.source)]
-    if sum(level == 1 for level, _ in headings) != 1 or headings[0][0] != 1:
-        yield "it needs exactly one heading of level 1, and that one first"
-    for (above, _), (level, text) in zip(headings, headings[1:], strict=False):
-        if level > above + 1:
-            yield f"heading {text!r} has level {level} below level {above}; do not skip a level"
-    texts = [text for _, text in headings]
-    for text in sorted({text for text in texts if texts.count(text) > 1}):
-        yield f"heading {text!r} comes twice, and the contents panel cannot tell them apart"
-
-
-def _headings(source: str) -> Iterator[tuple[int, str]]:
-    in_code = False
-    for line in source.splitlines():
-        in_code ^= line.startswith("```")
-        if not in_code and (match := _HEADING.fullmatch(line)):
-            yield len(match[1]), match[2].strip()
-
-
-def _in_cells(notebook: Notebook) -> Iterator[str]:
     for cell in notebook.cells:
         name = f"cell {cell.get('id', '?')}"
         if not _CELL_ID.fullmatch(cell.get("id", "")):
@@ -147,10 +100,10 @@ def _in_output(output: Notebook) -> Iterator[str]:
         yield "it writes to stderr"
     if set(data) & {"image/png", "image/jpeg", "image/svg+xml"}:
         yield "a picture has no text alternative; use pllab.show.figure"
-    text = "\n".join(_text(part) for part in (output.get("text", ""), *data.values()))
+    text = "\n".join(map(str, (output.get("text", ""), *data.values())))
     if _lacks_alt(text):
         yield "an image has no text alternative"
-    if found := _MACHINE_PATH.search(text):
+    if found := _MACHINE_PATH.search(re.sub(r"data:image/[^\"']*", "", text)):  # a picture holds no words
         yield f"its output names a folder of one machine ({found[0]}...)"
 
 
@@ -158,11 +111,5 @@ def _lacks_alt(html: str) -> bool:
     return any(not _ALT.search(image) for image in _HTML_IMAGE.findall(html))
 
 
-def _text(part: Any) -> str:
-    """A piece of an output as text; pictures inside HTML are left out, they hold no words."""
-    text = "".join(part) if isinstance(part, list) else str(part)
-    return re.sub(r"data:image/[^\"']*", "", text)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit("\n".join(problem for name in sys.argv[1:] for problem in publish(Path(name))) or None)

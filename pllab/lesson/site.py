@@ -6,9 +6,12 @@ memory stick can carry it: a page asks for nothing outside the folder, and opens
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import nbformat
+from jinja2 import DictLoader
+from nbconvert import HTMLExporter
 
 from pllab.lesson.course import read_course, table_of_lessons
 from pllab.show import BubbleStudio
@@ -48,10 +51,8 @@ def write_site(folder: Path, notebooks: Path) -> None:
     Example: `write_site(Path("build/site"), Path("notebooks"))`, then open `build/site/index.html`.
 
     Raises:
-        ValueError: there is no lesson, or one says too little (see `read_course`).
+        ValueError: there is no lesson.
     """
-    import nbformat
-
     lessons = read_course(notebooks)
     folder.mkdir(parents=True, exist_ok=True)
     write_hand_out(folder)
@@ -69,9 +70,6 @@ def write_hand_out(folder: Path) -> None:
 
 
 def _write_page(path: Path, notebook: Any, title: str) -> None:
-    from jinja2 import DictLoader
-    from nbconvert import HTMLExporter
-
     exporter = HTMLExporter(extra_loaders=[DictLoader({"page.html.j2": _PAGE})], template_file="page.html.j2")
     notebook.metadata["title"] = title
     page, _ = exporter.from_notebook_node(notebook)
@@ -79,14 +77,5 @@ def _write_page(path: Path, notebook: Any, title: str) -> None:
     path.write_text(links.sub(r"\1.html", page), encoding="utf-8")
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Write the site into a folder, from a folder of notebooks; 0 when done."""
-    if len(arguments) != 2:
-        sys.stderr.write("name the folder to write and that of the notebooks: build/site notebooks\n")
-        return 2
-    write_site(*map(Path, arguments))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    write_site(*map(Path, sys.argv[1:]))

@@ -8,14 +8,14 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
+import nbformat
+
 from pllab.arguments import plain_file, require
 from pllab.lesson.exercise import find
 from pllab.lesson.publish import Notebook
 from pllab.lesson.site import write_hand_out
 from pllab.lesson.verdict import Outcome, Verdict
 
-_SOLUTION = re.compile(r"\d\d-ex\d+-solution")
-_STUB = re.compile(r"\d\d-ex\d+-stub")
 _CHECK = re.compile(r"(\d\d)-ex(\d+)-check")
 
 
@@ -29,16 +29,13 @@ def build(lessons: Path, folder: Path) -> list[str]:
     Raises:
         ValueError: there are no lessons, the folder is not empty, or a stub has been filled in.
     """
-    import nbformat  # needed by authors of lessons only
-
     paths = sorted(lessons.glob("*.ipynb"))
     require(bool(paths), f"{str(lessons)!r} has no notebooks; name the folder of the lessons with --notebooks")
     is_empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     require(is_empty, f"{str(folder)!r} is not empty; name a new folder")
-    # Older notebooks have no ids; an upgrade gives them some.
-    read = {path.name: nbformat.v4.upgrade(nbformat.read(plain_file(path), as_version=4)) for path in paths}
-    with_exercises = {name: one for name, one in read.items() if any(_CHECK.fullmatch(cell.id) for cell in one.cells)}
-    copies = {name: without_solutions(notebook) for name, notebook in with_exercises.items()}
+    read = {path.name: nbformat.read(plain_file(path), as_version=4) for path in paths}
+    lessons_read = {name: one for name, one in read.items() if any(_CHECK.fullmatch(cell.id) for cell in one.cells)}
+    copies = {name: without_solutions(notebook) for name, notebook in lessons_read.items()}
     folder.mkdir(parents=True, exist_ok=True)
     for name, notebook in copies.items():
         nbformat.write(notebook, folder / name)
@@ -53,11 +50,11 @@ def without_solutions(notebook: Notebook) -> Notebook:
     Raises:
         ValueError: a stub has been filled in.
     """
-    notebook.cells = [cell for cell in notebook.cells if not _SOLUTION.fullmatch(cell.id)]
+    notebook.cells = [cell for cell in notebook.cells if not cell.id.endswith("-solution")]
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
-        is_fine = not _STUB.fullmatch(cell.id) or "raise NotImplementedError" in cell.source
+        is_fine = not cell.id.endswith("-stub") or "raise NotImplementedError" in cell.source
         require(is_fine, f"cell {cell.id} is no stub; put `raise NotImplementedError` back in the place of its body")
         if found := _CHECK.fullmatch(cell.id):
             cell.outputs = [_not_attempted(f"{found[1]}.{found[2]}", cell.execution_count)]
@@ -65,8 +62,6 @@ def without_solutions(notebook: Notebook) -> Notebook:
 
 
 def _not_attempted(exercise_id: str, count: int | None) -> Notebook:
-    from nbformat.v4 import new_output
-
     verdict = Verdict(exercise=find(exercise_id), outcome=Outcome.NOT_ATTEMPTED)
     data = {"text/html": verdict._repr_html_(), "text/plain": str(verdict)}
-    return new_output("execute_result", data=data, execution_count=count)
+    return nbformat.v4.new_output("execute_result", data=data, execution_count=count)

@@ -52,7 +52,7 @@ def test_what_is_no_notebook_is_a_sentence_and_a_failure(capsys, tmp_path):
     odd.write_text("root:x:0:0")
     assert main(["grade", str(odd), "--jobs", "1", *UNFENCED_FLAG]) == 1
     output = capsys.readouterr()
-    assert "it is no notebook; save it in JupyterLab" in output.out
+    assert "it is no notebook of up to 64 MB; clear its outputs" in output.out
     assert "\x1b" not in output.out + output.err
     assert main(["grade", str(odd), "--json", *UNFENCED_FLAG]) == 1
     assert "it is no notebook" in json.loads(capsys.readouterr().out)["submissions"][0]["problem"]

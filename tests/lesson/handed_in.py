@@ -1,9 +1,7 @@
 """Notebooks as they are handed in: a cell for a solution and one for its check."""
 
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
@@ -44,8 +42,8 @@ def hand_in_hostile(path: Path, cell: str) -> Path:
     return hand_in(path, ("00.1", f"VICTIM = {str(victim)!r}\n{cell}", "my_share"))
 
 
-def generated(path: Path, lesson: str, kind: str, which: int) -> tuple[Path, dict[str, str]]:
-    """Write a lesson's notebook with its `which`-th RIGHT or WRONG solutions; return the hint ids that are expected.
+def generated(path: Path, lesson: str, kind: str) -> tuple[Path, dict[str, str]]:
+    """Write a lesson's notebook with its first RIGHT or WRONG solutions; return the hint ids that are expected.
 
     The cell is the whole file of variants or mutants, of which grading runs what the function needs.
     """
@@ -53,20 +51,11 @@ def generated(path: Path, lesson: str, kind: str, which: int) -> tuple[Path, dic
     source = Path(str(module.__file__)).read_text()
     hints, done = {}, []
     for exercise in exercises_of(lesson):
-        solutions = list(_right(module, exercise.id) if kind == "RIGHT" else _wrong(module, exercise.id))
-        expression, hints[exercise.id] = solutions[which % len(solutions)]
+        if kind == "RIGHT":  # the package's own may stand there too, which nobody may hand in
+            own = [not solution.__module__.startswith("pllab.") for solution in module.RIGHT[exercise.id]]
+            expression, hints[exercise.id] = f'RIGHT["{exercise.id}"][{own.index(True)}]', ""
+        else:
+            number = [exercise_id for exercise_id, *_ in module.WRONG].index(exercise.id)
+            expression, hints[exercise.id] = f"WRONG[{number}][-1]", module.WRONG[number][1]
         done.append((exercise.id, source, expression))
     return hand_in(path, *done), hints
-
-
-def _right(module: ModuleType, exercise_id: str) -> Iterator[tuple[str, str]]:
-    """How the file names each right solution, and no hint, without the package's own, which nobody may hand in."""
-    for number, solution in enumerate(module.RIGHT[exercise_id]):
-        if not solution.__module__.startswith("pllab."):
-            yield f'RIGHT["{exercise_id}"][{number}]', ""
-
-
-def _wrong(module: ModuleType, exercise_id: str) -> Iterator[tuple[str, str]]:
-    for number, (other_id, hint_id, _) in enumerate(module.WRONG):
-        if other_id == exercise_id:
-            yield f"WRONG[{number}][-1]", hint_id

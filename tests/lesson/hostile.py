@@ -21,11 +21,6 @@ def _share(body: str) -> str:
 
 
 _MEMORY = """
-    held = bytearray(20 << 30)
-    for place in range(0, len(held), 4096):
-        held[place] = 1
-"""
-_SLOW_MEMORY = """
     held = []
     while True:
         held.append(bytearray(b"x") * (8 << 20))
@@ -120,15 +115,13 @@ def my_share(items, rank, world_size, patch=patch):
 HOSTILE: list[tuple[str, str, set[str]]] = [
     ("endless loop", _share("while True: pass"), {"hang", ""}),
     ("fork", _share("for _ in range(1000): os.fork()"), {"limit"}),
-    ("20 GB", _share(_MEMORY), {"raised", "limit"}),
     ("patched checker", _share(_PATCHED), {"no_list"}),  # its answer is no longer encoded, so nothing comes
-    ("os._exit", _share("os._exit(0)"), {"crashed"}),
     ("deleted files", _share(_DELETES), {"right"}),
     ("sys.exit in a cell", _EXITS_IN_A_CELL, {"raised"}),
     ("forged answers", _share(_FORGES), {"lost", "crashed"}),
     ("killed parents", _share(_KILLS), {"crashed"}),
     ("hidden child", _share(_HIDES), {"limit"}),
-    ("memory bit by bit", _share(_SLOW_MEMORY), {"limit", "raised"}),
+    ("memory bit by bit", _share(_MEMORY), {"limit", "raised"}),
     ("shared memory", _share(_SHARED_MEMORY), {"limit"}),
     ("threads", _share(_THREADS), {"limit"}),
     ("deep folders", _share(_DEEP), {"right"}),

@@ -6,7 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -73,12 +73,8 @@ def test_a_right_solution_is_kept_with_all_it_needs_and_runs_alone(folder):
 
 
 def test_a_wrong_solution_is_not_kept(folder):
-    check("00.1", lambda items, rank, world_size: items)
-    assert list(folder.iterdir()) == []
-    check("00.1", cell(SHARE)["my_share"])
-    accepted = (folder / "my_pllab.py").read_text()
     check("00.1", cell("def my_share(items, rank, world_size):\n    return items\n")["my_share"])
-    assert (folder / "my_pllab.py").read_text() == accepted, "a wrong one leaves what was accepted before"
+    assert list(folder.iterdir()) == []
 
 
 def test_a_better_solution_takes_the_place_of_the_old_one_and_the_rest_stays(folder):
@@ -87,7 +83,6 @@ def test_a_better_solution_takes_the_place_of_the_old_one_and_the_rest_stays(fol
     path = folder / "my_pllab.py"
     path.write_text(path.read_text().replace('"""\n\n', '"""\n\n# a word of mine\n\n', 1))
     shorter = "def my_share(items, rank, world_size):\n    return items[rank::world_size]\n"
-    assert kept("00.1", shorter) == "in my_pllab.py, in place of your earlier one"
     assert kept("00.1", shorter) == "in my_pllab.py"
     text = path.read_text()
     assert text.count("def my_share") == text.count("def average_gradients") == text.count("# a word of mine") == 1
@@ -109,13 +104,11 @@ def test_a_solution_that_uses_an_earlier_one_does_not_repeat_it():
     assert keep(find("00.1"), names["my_share"]) == "in my_pllab.py"
     assert (home() / "my_pllab.py").read_text().count("def average_gradients") == 1
     better = "def average_gradients(model):\n    return None\n"
-    assert kept("05.2", better, "average_gradients") == "in my_pllab.py, in place of your earlier one"
+    assert kept("05.2", better, "average_gradients") == "in my_pllab.py"
     later = "def tokens(items):\n    average(None)\n    return items\n"
     assert kept("05.3", later, "tokens", average=mine("05.2")) == "in my_pllab.py"
     assert "average = average_gradients\n" in (home() / "my_pllab.py").read_text()
     assert alone("my_pllab.tokens([1]), my_pllab.my_share([2], 0, 1)") == "[1] [2]"
-    told = "not in my_pllab.py, because the file would use average_gradients where it has none; define it in the"
-    assert kept("00.1", later, "tokens", average=mine("05.2")).startswith(told), "00.1 stands above 05.2"
 
 
 def test_what_cannot_be_kept_is_said():
@@ -142,12 +135,12 @@ def test_what_cannot_be_kept_is_said():
         "a name of Python's": "def slice(n):\n    return n + 1\ndef f(n):\n    return slice(n)",
         "a name of Python's, imported": "from math import pow\ndef f(n):\n    return int(pow(n + 1, 1)) + len([]) ",
         "a decorator": "import functools\n@functools.cache\ndef g(n):\n    return n + 1\ndef f(n):\n    return g(n)",
+        "a value of the package's": "from pllab.comm import MAX\ndef f(n):\n    return n + 1 if MAX else 0",
         "another name": "def g(n):\n    return n + 1\ntake = g\ndef f(n):\n    return take(n)",
         "a base": "class Base:\n    def go(self, n):\n        return n + 1\nclass f(Base):\n    def __new__(cls, n):\n"
         "        return Base.go(cls, n)",
         "a library's methods": "from typing import NamedTuple\nclass Pair(NamedTuple):\n    n: int\n"
         "def f(n):\n    return Pair(n).n + 1",
-        "types": "Numbers = list[int] | None\ndef f(n) -> Numbers:\n    return n + 1",
         "an odd line": "def f(n):\n    # \u2028 \f\n    return n + 1",
     }.values(),
 )
@@ -169,7 +162,7 @@ def test_a_solution_works_as_before_when_one_that_shares_a_helper_is_replaced():
     helper = "class Base:\n    step = 1\ndef flat(n):\n    return n + Base.step\n"
     for number, name in (("05.2", "two"), ("05.1", "one")):
         assert kept(number, f"{helper}def {name}(n):\n    return flat(n)", name) == "in my_pllab.py"
-    assert kept("05.1", "def one(n):\n    return n", "one").endswith("in place of your earlier one")
+    assert kept("05.1", "def one(n):\n    return n", "one") == "in my_pllab.py"
     assert alone("my_pllab.one(1), my_pllab.two(1)") == "1 2"
 
 
@@ -224,7 +217,9 @@ def test_what_a_timed_cell_defines_is_kept(folder, monkeypatch):
 @pytest.mark.parametrize("order", [[0, 1], [1, 0], [0, 1, 0]])
 def test_a_class_without_methods_is_the_one_that_was_run_last(monkeypatch, order):
     texts = [f"class Step:\n    size = {size}\ndef f():\n    return Step.size\n" for size in (0, 1)]
-    monkeypatch.setattr(sys.modules["__main__"], "In", ["", *(texts[number] for number in order)], raising=False)
+    cells_run = SimpleNamespace(input_hist_raw=["", *(texts[number] for number in order)])
+    shell = SimpleNamespace(history_manager=cells_run)
+    monkeypatch.setattr(sys.modules["__main__"], "get_ipython", lambda: shell, raising=False)
     made = [cell(text)["f"] for text in texts]  # a cell that is run again has its old place in linecache
     assert keep(find("05.1"), made[order[-1]]) == "in my_pllab.py"
     assert alone("my_pllab.f()") == str(order[-1])
@@ -255,32 +250,18 @@ def f():
 @pytest.mark.parametrize(
     ("content", "told"),
     {
-        "another encoding": (b"# caf\xe9\n", "my_pllab.py is not written in UTF-8; save it so"),
-        "no Python": (b"\ndef broken(:\n", "is not valid Python (invalid syntax (my_pllab.py, line 2)); repair it"),
-        "a null byte": (b"a = 1\0\n", "my_pllab.py is not valid Python (source code string cannot contain null bytes)"),
-        "a mark inside": (MARK_INSIDE.encode(), "(detected at line 3) (05.2, line 3)); repair it"),
-        "a folder": (None, "my_pllab.py cannot be read (Is a directory); set PLLAB_HOME to another folder"),
+        "another encoding": (b"# caf\xe9\n", "'utf-8' codec can't decode byte"),
+        "no Python": (b"\ndef broken(:\n", "invalid syntax (my_pllab.py, line 2)"),
+        "a mark inside": (MARK_INSIDE.encode(), "(detected at line 3) (05.2, line 3)"),
+        "a folder": (None, "[Errno 21] Is a directory"),
     }.values(),
 )
-def test_what_is_wrong_with_the_file_is_one_sentence(folder, content, told):
+def test_a_file_that_cannot_be_read_stays_and_the_verdict_says_why(folder, content, told):
     path = folder / "my_pllab.py"
     path.mkdir() if content is None else path.write_bytes(content)
-    assert told in kept("05.3", SHARE)
-    for ask in (lambda: mine("00.1"), lambda: parts("00.1")):
-        with pytest.raises(ValueError, match=re.escape(told)):
-            ask()
-
-
-def test_a_folder_that_was_removed_is_one_sentence(folder, monkeypatch):
-    monkeypatch.delenv("PLLAB_HOME")
-    monkeypatch.delenv("CI", raising=False)
-    (folder / "removed").mkdir()
-    monkeypatch.chdir(folder / "removed")
-    (folder / "removed").rmdir()
-    told = "my_pllab.py cannot be read (No such file or directory)"
-    assert told in kept("00.1", SHARE)
-    with pytest.raises(ValueError, match=re.escape(told)):
-        mine("00.1")
+    said = kept("05.3", SHARE)
+    assert said.startswith("not in my_pllab.py, because ") and told in said
+    assert path.is_dir() if content is None else path.read_bytes() == content
 
 
 def test_lessons_borrow_what_the_learner_has_not_built():
@@ -294,24 +275,9 @@ def test_lessons_borrow_what_the_learner_has_not_built():
     ]
 
 
-@pytest.mark.parametrize("error", ["KeyError: 'mine'", "SystemExit: 3"])
-def test_a_file_that_does_not_import_is_one_sentence(error):
-    kept("00.1", SHARE)
-    path = home() / "my_pllab.py"
-    path.write_text(path.read_text() + "\nraise {}({})\n".format(*error.split(": ")))
-    with pytest.raises(ValueError, match=f"cannot be imported .{error}.; repair that line"):
-        mine("00.1")
-
-
 def test_two_parts_taken_one_after_the_other_can_both_travel_to_ranks(folder):
     (folder / "my_pllab.py").write_text(
         "# ==== 05.1 One: f ====\ndef f(): ...\n# ==== 05.2 Two: g ====\ndef g(): ...\n"
     )
     first, second = mine("05.1"), mine("05.2")
     assert pickle.loads(pickle.dumps([first, second])) == [first, second]
-
-
-def test_a_value_of_the_package_is_imported_from_its_room(folder):
-    share = "def my_share(items, rank, world_size):\n    return items[rank::world_size] if MAX else []"
-    assert kept("00.1", f"from pllab.comm import MAX\n{share}") == "in my_pllab.py"
-    assert "from pllab.comm import MAX\n" in (folder / "my_pllab.py").read_text()

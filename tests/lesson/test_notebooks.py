@@ -1,4 +1,7 @@
-"""The committed notebooks: clean, readable, the same skeleton in each, and exercises that agree with the registry."""
+"""The committed notebooks: clean, readable, the same skeleton in each, and exercises that agree with the registry.
+
+They say what they take, need and promise; README, their heads and their order agree.
+"""
 
 import ast
 import re
@@ -7,6 +10,7 @@ from html import unescape
 import nbformat
 import pytest
 
+from pllab.lesson.course import fill, main, read_course
 from pllab.lesson.exercise import exercises_of
 from pllab.lesson.extraction import statements
 from pllab.lesson.publish import clean, problems, publish, read_problems
@@ -29,6 +33,11 @@ MOST_STATEMENT_WORDS = 120
 FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 CODE = re.compile(r"\w\(|\w\[| [-+*/]?= |==|\blambda\b|\bfor \w+(, \w+)* in .*:")
 
+COMPARED, IGNORED = "nbval-check-output", "nbval-ignore-output"
+README = FOLDER.parent / "README.md"
+COURSE = read_course(FOLDER)
+GUIDES = "90"  # lessons from here on are for teachers: they need no lesson before
+each_lesson = pytest.mark.parametrize("lesson", COURSE, ids=lambda lesson: lesson.number)
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -163,32 +172,19 @@ def test_cleaning_takes_out_what_differs_between_runs():
     cleaned = _notebook(cell, widgets={"state": {}}, language_info={"name": "python", "version": "3.11.7"}, pllab=about)
     assert cleaned.metadata.pllab == about
     assert set(cleaned.metadata) == {"kernelspec", "language_info", "pllab"}
-    assert problems(cleaned) == []
+    assert [*problems(cleaned)] == []
     assert cleaned.cells[1].id == "01-cell"
     assert cleaned.cells[1].metadata == {"tags": ["solution"]}
     assert [output.data for output in cleaned.cells[1].outputs] == [{"text/html": "twin", "text/plain": "x"}]
 
 
-def test_a_choice_is_published_as_the_picture_of_all_states_without_its_slider(tmp_path):
-    choice = """from ipywidgets import interact
-
-from pllab.show import draw_cut, draw_cuts
-
-
-@interact(first=(1, 2))
-def choose(first):
-    return draw_cut([1, 2, 3], [first, 3 - first])
-
-
-draw_cuts([1, 2, 3])"""
+def test_a_choice_is_published_without_its_slider(tmp_path):
+    source = "from ipywidgets import interact\n\ninteract(lambda first: None, first=(1, 2))\nprint(1)"
     title = nbformat.v4.new_markdown_cell("# 01 One", id="01-title")
     path = tmp_path / "01_one.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[title, nbformat.v4.new_code_cell(choice, id="01-cut")]), path)
+    nbformat.write(nbformat.v4.new_notebook(cells=[title, nbformat.v4.new_code_cell(source, id="01-cut")]), path)
     assert publish(path) == []
-    shown = read(path).cells
-    assert [cell.id for cell in shown] == ["01-title", "01-cut"]
-    [output] = shown[1].outputs
-    assert 'alt="each cut into two stages' in output.data["text/html"]
+    assert [output.text for output in read(path).cells[1].outputs] == ["1\n"]
 
 
 @pytest.mark.parametrize(
@@ -203,9 +199,6 @@ draw_cuts([1, 2, 3])"""
         (_ran(name="4f2a77c0"), "give it a readable id"),
         (nbformat.v4.new_code_cell("1", id="01-cell"), "it was not executed"),
         (nbformat.v4.new_markdown_cell("![](x.png)", id="01-cell"), "image has no text alternative"),
-        (nbformat.v4.new_markdown_cell("### Deep", id="01-cell"), "do not skip a level"),
-        (nbformat.v4.new_markdown_cell("# Again", id="01-cell"), "exactly one heading of level 1"),
-        (nbformat.v4.new_markdown_cell("## Run\n\n## Run", id="01-cell"), "comes twice"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
@@ -213,14 +206,16 @@ def test_what_a_reader_could_not_use_is_refused(cell, problem):
     assert [found for found in problems(_notebook(cell)) if problem in found]
 
 
-def test_a_comment_in_a_code_block_is_no_heading_and_a_picture_with_words_is_fine():
-    fence = nbformat.v4.new_markdown_cell("```bash\n# not a heading\n```\n\n## Run", id="01-fence")
+def test_a_picture_with_words_is_fine():
     picture = _ran(outputs=[_shows(text_html='<img alt="two bars" src="data:image/png;base64,/tmp/x">')])
-    assert problems(_notebook(fence, picture)) == []
+    assert [*problems(_notebook(picture))] == []
 
 
-def test_a_large_notebook_is_refused():
-    assert problems(_notebook(), num_bytes=400_001) == ["it has 400001 bytes, more than 400000; draw smaller pictures"]
+def test_a_large_notebook_is_refused(tmp_path):
+    large = nbformat.v4.new_markdown_cell("a" * 400_000, id="01-large")
+    nbformat.write(_notebook(large), tmp_path / "01_one.ipynb")
+    told = "01_one.ipynb: it has more than 400000 bytes; draw smaller pictures"
+    assert read_problems(tmp_path / "01_one.ipynb") == [told]
 
 
 @every_notebook
@@ -242,3 +237,91 @@ def test_a_question_in_a_picture_is_the_question_that_the_lesson_asks(path):
     drawn = [page for page in pages if "You made no guess" in page]
     heads = [unescape(one) for page in drawn for one in re.findall("<figcaption>(.*?)</figcaption>", page)]
     assert [one for one in heads if not one.startswith(tuple(asked))] == []
+
+
+def test_readme_says_what_the_notebooks_say_between_its_marks(tmp_path):
+    text, copy = README.read_text(), tmp_path / "README.md"
+    assert fill(text, COURSE) == text, "run python -m pllab.lesson.course README.md notebooks"
+    old, count = re.subn("(<!-- lessons -->\n).*?(<!-- end -->)", r"\1old\n\2", text, flags=re.DOTALL)
+    copy.write_text(old)
+    main(copy, FOLDER)
+    assert count == 1 and copy.read_text() == text
+
+
+@each_lesson
+def test_the_head_says_the_minutes_and_links_what_the_lesson_needs(lesson):
+    needs = re.findall(r"^\*\*Needs\*\* (.*)$", read(lesson.path).cells[0].source, re.MULTILINE)
+    assert lesson.number >= GUIDES or len(needs) == 1
+    for line in needs:
+        assert line.startswith(f"{' and '.join(map(str, lesson.sittings))} minutes")
+        assert ("in two sittings" in line) == (len(lesson.sittings) == 2)
+        assert sorted(set(re.findall(r"\]\((\d\d)_\w+\.ipynb\)", line))) == list(lesson.needs)
+        linked = re.sub(r"\[[^]]*\]\([^)]*\)", "", line)
+        assert not re.search(r"\blessons? \d\d", linked), "link every lesson that is needed"
+
+
+@each_lesson
+def test_a_lesson_needs_earlier_lessons_that_are_there(lesson):
+    assert set(lesson.needs) <= {other.number for other in COURSE if other.number < lesson.number}
+    assert bool(lesson.needs) == ("00" < lesson.number < GUIDES), "only lesson 00 and the guides need none"
+
+
+@each_lesson
+def test_a_promise_completes_the_sentence_you_will(lesson):
+    assert re.fullmatch(r"[a-z].*[^.\s|]", lesson.promise), lesson.promise
+    assert all(minutes % 5 == 0 for minutes in lesson.sittings)
+
+
+MOST_MINUTES, MOST_WORDS, WORDS_A_MINUTE = 75, 1700, 200
+SECOND = re.compile(r"^\*The second sitting begins here\.\*$", re.MULTILINE)
+
+
+def num_words(*texts):
+    """The words to read, without folded parts: hints, answers and solutions."""
+    text = re.sub(r"<details>.*?</details>", "", "\n".join(texts), flags=re.DOTALL)
+    return len(re.findall(r"\w+(?:['-]\w+)*", re.sub(r"\]\([^)]*\)", "]", text)))
+
+
+def sittings_of(lesson):
+    """For each sitting of a lesson the words to read, the cells to run, and the minutes of its exercises."""
+    told = [[0, 0, 0]]
+    for cell in read(lesson.path).cells:
+        if cell.cell_type == "code":
+            told[-1][1] += not re.search(r"\bcheck\(|raise NotImplementedError", cell.source)
+            continue
+        for number, text in enumerate(SECOND.split(cell.source)):
+            told += [[0, 0, 0]] if number else []
+            told[-1][0] += num_words(text)
+            told[-1][2] += sum(map(int, re.findall(r"^### Exercise [\d.]+ .*\((\d+) min", text, re.MULTILINE)))
+    return told
+
+
+@each_lesson
+def test_a_sitting_promises_what_reading_running_and_exercises_need(lesson):
+    if lesson.number >= GUIDES:
+        return
+    for (words, runs, exercises), minutes in zip(sittings_of(lesson), lesson.sittings, strict=True):
+        assert words / WORDS_A_MINUTE + runs + exercises <= minutes <= MOST_MINUTES
+        assert words <= MOST_WORDS
+
+
+def test_every_code_cell_says_whether_its_output_is_compared_and_at_least_half_are():
+    tags = {cell.id: set(cell.metadata.get("tags", [])) for lesson in COURSE for cell in code_cells(lesson.path)}
+    assert not [name for name, ours in tags.items() if len({COMPARED, IGNORED} & ours) != 1]
+    assert sum(COMPARED in ours for ours in tags.values()) >= len(tags) / 2
+
+
+@each_lesson
+def test_a_lesson_has_the_exercises_of_the_registry(lesson):
+    if lesson.number < GUIDES:
+        assert lesson.num_exercises == len(exercises_of(lesson.number))
+
+
+def test_a_folder_without_lessons_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=f"no lesson is in '{tmp_path}'; name the folder"):
+        read_course(tmp_path)
+
+
+def test_words_in_folds_and_links_are_not_counted():
+    folded = "<details><summary>Answer</summary>\nmany more words\n</details>"
+    assert num_words("one two-three", f"[four](five_six.md) {folded} don't") == 4

@@ -59,15 +59,6 @@ def test_a_kept_verdict_is_replaced_and_a_solved_stub_is_refused():
         without_solutions(notebook)
 
 
-def test_a_notebook_of_an_older_format_has_no_ids(tmp_path):
-    """And no exercise: it is beside the lessons, as notes from elsewhere are."""
-    (tmp_path / "notes.ipynb").write_text(
-        '{"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": '
-        '[{"cell_type": "markdown", "metadata": {}, "source": "notes"}]}'
-    )
-    assert build(tmp_path, tmp_path / "new") == []
-
-
 def test_a_folder_without_lessons_is_refused(tmp_path):
     with pytest.raises(ValueError, match="has no notebooks"):
         build(tmp_path, tmp_path / "new")
