@@ -36,6 +36,7 @@ class Stage:
         self.device = torch.device("cpu") if device.type == "cpu" else device  # torch knows lanes as the CPU
         self.shared = [one for one in shared if one.stage == number]
         self.draws = Draws(number, self.module, self.device)
+        self.works_in_place = any(getattr(part, "inplace", False) for part in module.modules())
 
 
 def stages_on(modules: Sequence[nn.Module], devices: Sequence[torch.device]) -> list[Stage]:
@@ -110,12 +111,15 @@ class StageWork:
     def run(self, microbatch: int, inputs: Sequence[torch.Tensor]) -> Tensors:
         """Run the layers, and the loss if there is a score; a single tensor goes in as it is, several as one tuple.
 
-        Seed, stage and micro-batch decide the random draws.
+        Seed, stage and micro-batch decide the random draws. A stage with a layer that works in place gets a copy: what
+        came in may be a leaf, or needed again.
 
         Raises:
             ValueError: the layers do not return tensors, or the loss is not one real number.
         """
         stage = self._stage
+        if stage.works_in_place:
+            inputs = [tensor.clone() for tensor in inputs]
         with stage.draws.seeded(self._seed, microbatch, self._mode):
             value = single(tuple(inputs))
             result = functional_call(stage.module, self._shadows, (value,)) if self._shadows else stage.module(value)

@@ -11,16 +11,35 @@ from torch.nn import functional
 
 from pllab.pipeline import Pipe
 from pllab.pipeline.randomness import _drops_nothing, _SeededDispatch
-from pllab.schedule import gpipe
+from pllab.schedule import Schedule, gpipe, one_f_one_b, zb_h1
 from tests.pipeline.steps import ENGINES, Apply, Loss, assert_close, gradients_of, mse, plain_step, step_on
+
+
+@pytest.mark.parametrize(
+    "first", [nn.ReLU(inplace=True), nn.Sequential(nn.Flatten(), nn.LeakyReLU(0.1, inplace=True))], ids=["", "view"]
+)
+@pytest.mark.parametrize(
+    ("engine", "make", "recompute"),
+    [*(("lanes", make, False) for make in (gpipe, one_f_one_b, zb_h1)), ("pipe", gpipe, False), ("pipe", gpipe, True)],
+)
+def test_stages_that_begin_in_place_give_the_plain_models_loss_and_gradients_and_leave_the_batch(
+    first: nn.Module, engine: str, make: Callable[[int, int], Schedule], recompute: bool
+) -> None:
+    """Each ends with a result that its backward needs again; with recompute it begins twice from what came in."""
+    torch.manual_seed(0)
+    stages = [nn.Sequential(first, nn.Linear(4, 4), nn.Tanh()) for _ in range(3)]
+    x, y = torch.randn(2, 6, 4)
+    before, (expected, gradients) = x.clone(), plain_step(stages, x, y)
+    loss, _ = step_on(engine, stages, x, y, make=make, recompute=recompute)
+    assert loss == pytest.approx(expected, abs=1e-6) and torch.equal(x, before)
+    assert_close(gradients_of(*stages), gradients)
 
 
 def test_dropout_in_place_drops_what_dropout_drops() -> None:
     seen = []
     for inplace, recompute in ((False, False), (True, False), (True, True)):
         torch.manual_seed(0)
-        stages = [nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5, inplace)) for _ in range(2)]
-        x = torch.randn(6, 4)
+        stages, x = [nn.Sequential(nn.Dropout(0.5, inplace), nn.Linear(4, 4)) for _ in range(2)], torch.randn(6, 4)
         step_on("pipe", stages, x, x, recompute=recompute)
         seen.append(gradients_of(*stages))
     assert_close(seen[1], seen[0])
