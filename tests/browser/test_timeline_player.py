@@ -29,14 +29,12 @@ def player(chromium_page, timeline):
 
 def test_idle_time_stands_out_and_says_how_long_in_both_themes(chromium_page, player):
     expect(player.locator(".pl-gap")).to_have_text(["idle 100 ms", "idle 100 ms"])
-    fill = "node => getComputedStyle(node).fill"
     for scheme, ground, is_strong in (("light", "#FFFFFF", (29, 130)), ("dark", "#000000", (226, 130))):
         chromium_page.emulate_media(color_scheme=scheme)
         chromium_page.wait_for_function(f"document.querySelector('.pl-player').style.cssText.includes('{ground}')")
-        slab = bench.brightness(player.locator("pattern rect").first.evaluate(fill))
-        work = bench.brightness(player.get_by_role("gridcell").first.locator(".pl-box").evaluate(fill))
+        places = (player.locator("pattern rect").first, player.locator("[role=gridcell] .pl-box").first)
+        slab, work = (bench.brightness(bench.style_of(place, "fill")) for place in places)
         assert abs(slab - is_strong[0]) < 2 and abs(slab - work) > is_strong[1]
-    assert player.get_by_role("gridcell").first.locator(".pl-foot").count() == 1
 
 
 def test_boxes_of_one_width_have_one_form_of_label(chromium_page):
@@ -90,7 +88,6 @@ def test_space_plays_to_the_end_without_a_flood_of_announcements(own_page, timel
     expect(live).to_have_attribute("aria-live", "off")
     own_page.clock.run_for(2_000)
     own_page.keyboard.press("Space")
-    expect(player.get_by_role("button", name="Play")).to_be_visible()
     expect(live).to_have_text(AT_100)
     expect(live).to_have_attribute("aria-live", "polite")
     own_page.keyboard.press("Space")
