@@ -5,13 +5,8 @@ from pathlib import Path
 
 from pllab.arguments import printable, require
 from pllab.autopsy import Diagnosis, Record, diagnose, read_records, wait_for_graph
-from pllab.autopsy.diagnosis import SHAPE
 
 _FRAMES = 4  # of a stack; the innermost ones are those of a library that waits
-_ENDED = (
-    "rank {} stands in an earlier call, with call {} under way too: when sizes differ, gloo ends a process, and what "
-    "was under way stays unfinished"
-)
 
 
 def autopsy(records: tuple[Path, ...] = ()) -> None:
@@ -57,11 +52,7 @@ def _at_the_finding(records: Sequence[Record], found: Diagnosis) -> Iterator[tup
     calls = {one.rank: one.collectives(theirs.group).get(theirs.order) for one in records}
     if len({call.kind for call in calls.values() if call is not None}) < 2:
         return
-    made = ", ".join(f"rank {rank} {call or 'nothing'}" for rank, call in calls.items())
-    yield f"call {theirs.number}", made
-    earlier = [one for one in records if one.standing is not None and one.standing.order < theirs.order]
-    if found.cause == SHAPE and earlier:
-        yield "", _ENDED.format(", ".join(str(one.rank) for one in earlier), theirs.number)
+    yield f"call {theirs.number}", ", ".join(f"rank {rank} {call or 'nothing'}" for rank, call in calls.items())
 
 
 def _place(record: Record) -> str:

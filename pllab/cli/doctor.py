@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from pllab import accelerator, comm
-from pllab.arguments import whole_number
+from pllab.arguments import require, whole_number
 from pllab.comm.devices import num_cores, num_gpus
 from pllab.show.theme import count_of
 
@@ -29,14 +29,18 @@ def describe(ranks: int = 0) -> None:
         ranks: Start this many ranks and let them exchange a tensor; 0 starts none.
 
     Raises:
-        ValueError: ranks is negative.
+        ValueError: ranks is negative, or their messages are broken.
         RankError: the ranks could not exchange a tensor.
     """
     whole_number("ranks", ranks, least=0)
     for name, text in report():
         print(f"{name:<12} {text}", flush=True)
     if ranks:
-        print(f"{'ranks':<12} {talk(ranks)}")
+        start = time.perf_counter()
+        sums = comm.launch(add_up, ranks, timeout_s=60.0)
+        require(sums == [sum(range(1, ranks + 1))] * ranks, f"{ranks} ranks added up to {sums}; messages are broken")
+        seconds = time.perf_counter() - start
+        print(f"{'ranks':<12} {count_of(ranks, 'rank')} started, exchanged a tensor and ended in {seconds:.1f} s")
 
 
 def report() -> Iterator[tuple[str, str]]:
@@ -51,21 +55,6 @@ def report() -> Iterator[tuple[str, str]]:
     yield "GPUs", ", ".join(names) if names else "none; CPU lanes of one thread each take their place"
     yield "2 ranks", comm.plan_backend(0, 2).reason
     yield "strays", "; ".join(find_strays()) or "none: no process of pllab runs"
-
-
-def talk(num_ranks: int) -> str:
-    """Start ranks, let them add up their numbers, and say how long it took.
-
-    Raises:
-        RankError: a rank failed.
-    """
-    start = time.perf_counter()
-    sums = comm.launch(add_up, num_ranks, timeout_s=60.0)
-    seconds = time.perf_counter() - start
-    expected = float(sum(range(1, num_ranks + 1)))
-    if sums != [expected] * num_ranks:
-        raise RuntimeError(f"{num_ranks} ranks added up to {sums} instead of {expected}; their messages are broken")
-    return f"{count_of(num_ranks, 'rank')} started, exchanged a tensor and ended in {seconds:.1f} s"
 
 
 def add_up(rank: int, world_size: int) -> float:  # noqa: ARG001 - what launch calls

@@ -1,11 +1,11 @@
 """`pllab train`: one run with progress bars, a summary for people and JSON for the figures."""
 
-import logging
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from tqdm import tqdm
 
@@ -16,7 +16,6 @@ from pllab.comm.processes import end_with_parent
 from pllab.train import (
     EpochMetrics,
     NothingLeftError,
-    RunMetrics,
     Summary,
     TrainConfig,
     TrainResult,
@@ -73,7 +72,7 @@ def _with_devices(words: Sequence[str], given: tuple[int, int] | None) -> Sequen
 
 def _trained(config: TrainConfig, is_quiet: bool, given: tuple[int, int] | None) -> TrainResult | None:
     """Train in this process or in ranks that it starts; or as a rank that torchrun started, on this host or on many."""
-    with Bars(config.num_epochs, is_hidden=is_quiet) as bars:
+    with closing(Bars(config.num_epochs, is_hidden=is_quiet)) as bars:
         if given is None:
             return train(config, on_progress=bars)
         end_with_parent()
@@ -87,13 +86,11 @@ def _trained(config: TrainConfig, is_quiet: bool, given: tuple[int, int] | None)
 class Bars:
     """Show the events of `pllab.train.train` as bars on stderr, one per rank: `train(config, on_progress=bars)`.
 
-    A line before them names the data set. `Bars` is a context manager, so that they are always closed. In a log file
-    they are drawn only every few seconds.
+    In a log file they are drawn only every few seconds. `close` ends them.
     """
 
     def __init__(self, num_epochs: int, is_hidden: bool = False) -> None:
         self._num_epochs, self._is_hidden = num_epochs, is_hidden
-        self._reading, self._words = logging.getLogger("pllab.data"), logging.StreamHandler()
         self._bars: dict[int, tqdm[Any]] = {}
 
     def __call__(self, event: dict[str, Any]) -> None:
@@ -114,14 +111,8 @@ class Bars:
         if event["step"] == event["num_steps"]:
             bar.refresh()
 
-    def __enter__(self) -> Self:
-        if not self._is_hidden:
-            self._reading.setLevel(logging.INFO)
-            self._reading.addHandler(self._words)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._reading.removeHandler(self._words)
+    def close(self) -> None:
+        """End the bars."""
         for bar in self._bars.values():
             bar.close()
 
@@ -132,13 +123,17 @@ def summary_text(result: TrainResult) -> str:
     dropped = f"mean and deviation, the first of {num_epochs} epochs dropped" if num_epochs > 1 else "one epoch"
     summed = f"{num_devices} devices together, real" if num_devices > 1 else "one device, real"
     rate, memory = result.tokens_per_s.text(0), max(metrics.peak_memory_bytes) / 2**20
+    bubble = []  # of a pipeline, beside its prediction
+    if metrics.bubble_fraction is not None:
+        measured, simulated = metrics.bubble_fraction, metrics.predicted_bubble_fraction
+        bubble = [f"bubble fraction  {measured:.3f} measured in the steps, {simulated:.3f} simulated for this schedule"]
     lines = [
         f"devices          {result.backend}",
         *(_epoch_line(epochs) for epochs in zip(*result.ranks, strict=True)),
         *(_rank_line(epochs) for epochs in result.ranks if len(result.ranks) > 1),
         f"training time    {result.training_time_s.text()} s per epoch ({dropped})",
         f"throughput       {rate} tokens/s ({summed}), {metrics.samples_per_s:,.1f} samples/s",
-        *_bubble_lines(metrics),
+        *bubble,
         f"goodput          {metrics.goodput:.2f} updates/s over {metrics.wall_time_s:.1f} s of wall time",
         f"utilisation      {metrics.model_flops_utilisation:.1%} of the devices' FLOP/s; "
         f"at most {memory:,.0f} MiB on a rank",
@@ -147,13 +142,6 @@ def summary_text(result: TrainResult) -> str:
         f"results          {result.path}",
     ]
     return "\n".join(lines)
-
-
-def _bubble_lines(metrics: RunMetrics) -> Iterator[str]:
-    """How idle a pipeline was, beside its prediction; nothing for other runs."""
-    if metrics.bubble_fraction is not None:
-        measured, simulated = metrics.bubble_fraction, metrics.predicted_bubble_fraction
-        yield f"bubble fraction  {measured:.3f} measured in the steps, {simulated:.3f} simulated for this schedule"
 
 
 def _epoch_line(ranks: Sequence[EpochMetrics]) -> str:

@@ -34,24 +34,6 @@ function tableOf(caption, headings, rows) {
   );
 }
 
-/** A button that stays pressed and keeps its state in a trait, so that Python can read and set it. */
-function toggleOf(model, trait, text) {
-  const flip = () => {
-    model.set(trait, !model.get(trait));
-    model.save_changes();
-  };
-  const button = element("button", { type: "button", click: flip }, text);
-  return [button, () => button.setAttribute("aria-pressed", String(Boolean(model.get(trait))))];
-}
-
-/** Call the function on changes of any of the traits; returns how to stop. */
-function listen(model, traits, react) {
-  for (const trait of traits) model.on(`change:${trait}`, react);
-  return () => {
-    for (const trait of traits) model.off(`change:${trait}`, react);
-  };
-}
-
 /** Call the function when the node's width changes (and once it has one); returns how to stop. */
 function watchWidth(node, react) {
   let width = 0;
@@ -91,18 +73,4 @@ function mix(colour, ground, share) {
 /** The tint of a kind's boxes, for the first stage of a rank or a later one. */
 function tintOf(look, kind, isLater = false) {
   return mix(look.hues[kind] ?? look.over, look.ground, isLater ? look.pale : look.strong);
-}
-
-/** Wrap a function so that its failure is seen: widget callbacks otherwise fail in silence. */
-function guarded(root, work) {
-  return (...values) => {
-    try {
-      return work(...values);
-    } catch (error) {
-      if (root.dataset.plState === "error") return null; // it is said already
-      root.dataset.plState = "error";
-      root.append(element("p", { class: "pl-error", role: "alert" }, `This widget failed: ${error.message}`));
-      throw error;
-    }
-  };
 }

@@ -86,11 +86,11 @@ class Look:
         return {"facecolor": self.fill_of(kind, is_later_stage), "edgecolor": self.outline_of(kind)}
 
     def in_the_dark(self) -> "Look":
-        """The same with every colour turned over."""
+        """The same with every colour turned over; what is followed is less strong, so that words on it can be read."""
         turned: dict[str, Any] = {name: turned_over(one) for name, one in vars(self).items() if isinstance(one, str)}
         for name, colours in (("hues", self.hues), ("outlines", self.outlines)):
             turned[name] = {kind: turned_over(one) for kind, one in colours.items()}
-        return replace(self, **turned)
+        return replace(self, **turned, lit=0.6)
 
 
 LIGHT = Look(

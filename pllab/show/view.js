@@ -20,6 +20,29 @@ function growth() {
   return Math.min(1.5, Math.max(1, innerWidth / 1280));
 }
 
+/**
+ * Play through a run from a moment on: call `move` with times up to the last, smoothly in 5 to 20 seconds, or from moment
+ * to moment where motion is unwanted; returns how to stop.
+ */
+function playThrough(from, moments, move) {
+  const end = moments.at(-1);
+  const ms = Math.min(20, Math.max(5, moments.length * 0.3)) * 1000;
+  const isStill = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const begun = performance.now() - (from / end || 0) * ms;
+  let [now, timer] = [from, 0];
+  const wait = () => { timer = isStill ? setTimeout(go, 800) : requestAnimationFrame(go); };
+  const go = () => {
+    now = isStill ? moments.find((one) => one > now) ?? end : Math.min(end, ((performance.now() - begun) / ms) * end);
+    if (now < end) wait(); // before the move, which may stop it
+    move(now);
+  };
+  wait();
+  return () => {
+    cancelAnimationFrame(timer);
+    clearTimeout(timer);
+  };
+}
+
 /** A look as CSS properties: its own colours, and for each kind `--look-F`, `--look-F-later` and `--look-F-line`. */
 function propertiesOf(look) {
   const own = Object.entries(look).filter(([, value]) => String(value).startsWith("#"));
@@ -29,21 +52,18 @@ function propertiesOf(look) {
 }
 
 /**
- * One widget in one page: its root, its spoken line, its table, and the two buttons that all have. A widget's own view
- * extends it: the constructor makes the parts, `show` brings them in line with the traits, `tableView` makes the table.
+ * One widget in one page: its root, its spoken line, and the button that all have. A widget's own view extends it: the
+ * constructor makes the parts, `show` brings them in line with the traits.
  */
 class View {
-  constructor({ model, el }, widget, tableName) {
+  constructor({ model, el }, widget) {
     this.model = model;
     this.theme = model.get("theme");
     this.root = element("div", { class: `pl-widget pl-${widget}`, "data-pl-state": "drawing" });
     this.title = element("strong");
     this.summary = element("span");
     this.live = element("p", { class: "pl-live", "aria-live": "polite" });
-    this.table = element("div", { class: "pl-table", tabindex: 0, role: "region", "aria-label": `${tableName} as a table` });
-    this.toggles = [["table", "Show as table"], ["projector", "Projector"]].map(([trait, text]) => toggleOf(model, trait, text));
-    this.viewButtons = this.toggles.map(([button]) => button);
-    this.pictures = []; // what the table takes the place of
+    this.projector = buttonOf("Projector", () => this.set("projector", !this.isLarge));
     this.stops = [];
     el.replaceChildren(this.root);
     this.wearLook();
@@ -58,12 +78,26 @@ class View {
   titleLine() {
     return element("p", { class: "pl-title" }, this.title, " ", this.summary);
   }
-  /** Call a method, and show in the widget if it fails. */
+  /** Wrap a method so that its failure is shown in the widget: callbacks otherwise fail in silence. */
   safely(work) {
-    return guarded(this.root, (...values) => work.apply(this, values));
+    const { root } = this;
+    return (...values) => {
+      try {
+        return work.apply(this, values);
+      } catch (error) {
+        if (root.dataset.plState === "error") return null; // it is said already
+        root.dataset.plState = "error";
+        root.append(element("p", { class: "pl-error", role: "alert" }, `This widget failed: ${error.message}`));
+        throw error;
+      }
+    };
   }
   follow(traits, work) {
-    this.stops.push(listen(this.model, traits, this.safely(work)));
+    const react = this.safely(work);
+    for (const trait of traits) {
+      this.model.on(`change:${trait}`, react);
+      this.stops.push(() => this.model.off(`change:${trait}`, react));
+    }
   }
   followWidth(node, work) {
     this.stops.push(watchWidth(node, this.safely(work)));
@@ -77,9 +111,9 @@ class View {
     wear();
     this.stops.push(watchWidth(this.root, wear), watchTheme(wear));
   }
-  /** Draw for the first time, and from now on when the table or the projector is chosen. */
+  /** Draw for the first time, and from now on when the projector is chosen. */
   begin() {
-    this.follow(["table", "projector"], this.showView);
+    this.follow(["projector"], this.showView);
     this.listenForProjector();
     this.safely(this.showView)();
     if (this.isLarge) this.followWidth(this.root, () => (this.project(), this.takeKeys())); // once it stands in the page
@@ -88,10 +122,7 @@ class View {
     return Boolean(this.get("projector"));
   }
   showView() {
-    const asTable = Boolean(this.get("table"));
-    for (const [, show] of this.toggles) show();
-    this.table.hidden = !asTable;
-    for (const picture of this.pictures) picture.hidden = asTable;
+    this.projector.setAttribute("aria-pressed", String(this.isLarge));
     this.project();
     this.show();
     this.takeKeys();
@@ -123,8 +154,7 @@ class View {
   }
   focusPicture() {
     const picture = this.root.querySelector('[role=application], [role=grid][tabindex="0"], [role=grid] [tabindex="0"]');
-    const shown = this.get("table") ? this.table : picture;
-    shown?.focus({ preventScroll: true });
+    picture?.focus({ preventScroll: true });
   }
   /** Keys go back to where they were, in JupyterLab to the next cell; a press in the widget itself keeps them. */
   returnKeys() {
@@ -156,19 +186,16 @@ class View {
       if (document.fullscreenElement) this.fillsScreen = this.isLarge;
       else if (this.fillsScreen) leave();
     });
-    on(this.viewButtons[1], "click", () => this.isLarge && document.documentElement.requestFullscreen?.().catch(() => {}));
+    on(this.projector, "click", () => this.isLarge && document.documentElement.requestFullscreen?.().catch(() => {}));
     on(this.root, "keydown", (event) => {
       const { key, target } = event;
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (key.length === 1 || (key === "Enter" && !event.shiftKey)) event.stopPropagation();
       if (event.defaultPrevented || /INPUT|SELECT|TEXTAREA/.test(target.tagName)) return;
       if (key === "Escape") leave();
-      if (key === "f") this.viewButtons[1].click();
+      if (key === "f") this.projector.click();
     });
     this.stops.push(() => stopped.abort());
-  }
-  fillTable() {
-    if (this.get("table")) this.table.replaceChildren(this.tableView());
   }
   /** Say a sentence, once. */
   say(sentence) {

@@ -50,7 +50,6 @@ class Widget(anywidget.AnyWidget):
     """An anywidget with the palette and a static twin: `.static()` is the figure of what it shows."""
 
     theme = traitlets.Dict(as_json(), read_only=True).tag(sync=True)
-    table = traitlets.Bool(False, help="whether the table is shown instead of the picture").tag(sync=True)
     projector = traitlets.Bool(False, help="whether the widget fills the window, for a lecture").tag(sync=True)
 
     def static(self) -> Figure:

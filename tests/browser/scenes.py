@@ -15,9 +15,10 @@ class Scene:
     control: str
     key: str
 
-    def widget(self) -> Any:
+    def widget(self, projector: bool = False) -> Any:
         names: dict[str, Any] = {}
         exec(self.cell, names)
+        names["widget"].projector = projector
         return names["widget"]
 
 

@@ -1,4 +1,4 @@
-"""What holds for every widget in a bare page: it can be read, enlarged, shown as a table, narrowed and taken away."""
+"""What holds for every widget in a bare page: it can be read, enlarged, narrowed and taken away."""
 
 import pytest
 
@@ -20,11 +20,6 @@ BREAK = """() => {
 }"""
 
 
-def open_drawers(root):
-    for drawer in root.get_by_role("button", name="more…").all():
-        drawer.click()
-
-
 def test_there_is_a_scene_for_every_widget():
     assert set(SCENES) == {name for name in show.__all__ if hasattr(getattr(show, name), "_esm")}
 
@@ -38,9 +33,9 @@ def test_it_wears_the_scheme_of_the_page_and_axe_finds_nothing(chromium_page, na
     heights = root.locator("button:visible").evaluate_all("nodes => nodes.map((node) => node.offsetHeight)")
     assert min(heights) >= 24
     assert bench.findings(chromium_page) == []
-    open_drawers(root)
-    root.get_by_role("button", name="Show as table").click()
-    assert bench.findings(chromium_page) == []
+    for drawer in root.get_by_role("button", name="more…").all():
+        drawer.click()
+        assert bench.findings(chromium_page) == []
 
 
 def test_axe_would_find_a_control_without_a_name_and_grey_on_grey(chromium_page):
@@ -69,28 +64,21 @@ def test_keys_are_the_widgets_only_while_it_has_the_focus(chromium_page, name):
     assert passed == ["End", "Enter"]
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
 @pytest.mark.parametrize("name", SCENES)
-def test_projected_from_the_start_it_has_the_keys_then_a_table_and_a_narrow_page(chromium_page, name):
-    widget = SCENES[name].widget()
-    widget.projector = True
-    root = bench.mount(chromium_page, widget)
-    table, large = (root.get_by_role("button", name=name) for name in ("Show as table", "Projector"))
+def test_projected_it_fills_the_window_and_has_the_keys_then_a_narrow_page(chromium_page, name, width, height):
+    chromium_page.set_viewport_size({"width": width, "height": height})
+    root = bench.mount(chromium_page, SCENES[name].widget(projector=True))
+    large = root.get_by_role("button", name="Projector")
     expect(root.locator(SCENES[name].control).first).to_be_focused()
-    expect(large).to_have_attribute("aria-pressed", "true")
+    assert root.bounding_box() == {"x": 0, "y": 0, "width": width, "height": height}
+    assert root.evaluate("node => node.scrollHeight") == height, "nothing is below the window"
     chromium_page.evaluate("document.dispatchEvent(new Event('fullscreenchange'))")  # of an earlier one, told late
     expect(large).to_have_attribute("aria-pressed", "true")
     words = root.evaluate(SIZE_OF_WORDS)
     chromium_page.keyboard.press("Escape")
     expect(large).to_have_attribute("aria-pressed", "false")
     assert words > 1.35 * root.evaluate(SIZE_OF_WORDS)
-    open_drawers(root)
-    expect(root.locator(".pl-table tbody tr")).to_have_count(0)
-    table.focus()
-    chromium_page.keyboard.press("Enter")
-    expect(table).to_have_attribute("aria-pressed", "true")
-    assert root.locator(".pl-table tbody tr").count() > 0
-    table.click()
-    expect(root.locator(".pl-table")).to_be_hidden()
     chromium_page.set_viewport_size({"width": 420, "height": 700})
     chromium_page.wait_for_function("document.documentElement.scrollWidth <= 420")
     expect(root).to_have_attribute("data-pl-state", "ready")
@@ -98,15 +86,13 @@ def test_projected_from_the_start_it_has_the_keys_then_a_table_and_a_narrow_page
 
 @pytest.mark.parametrize("name", SCENES)
 def test_projected_it_is_as_high_as_the_window_also_when_that_grows(chromium_page, name):
-    def projected(height):
+    heights = []
+    for height in (1000, 600):
         chromium_page.set_viewport_size({"width": 1280, "height": height})
-        widget = SCENES[name].widget()
-        widget.projector = True
-        return bench.mount(chromium_page, widget)
-
-    high = projected(1000).evaluate(HEIGHT_OF_PICTURE)
-    root = projected(600)
-    assert root.evaluate(HEIGHT_OF_PICTURE) < high or name == "TimelinePlayer", "two ranks need no more"
+        root = bench.mount(chromium_page, SCENES[name].widget(projector=True))
+        heights.append(root.evaluate(HEIGHT_OF_PICTURE))
+    high, low = heights
+    assert low < high or name == "TimelinePlayer", "two ranks need no more"
     chromium_page.set_viewport_size({"width": 1280, "height": 1000})
     chromium_page.wait_for_function(
         f"high => ({HEIGHT_OF_PICTURE})(document.querySelector('.pl-widget')) === high", arg=high

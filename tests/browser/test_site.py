@@ -14,6 +14,7 @@ from pllab.lesson.site import HAND_OUT, write_site
 from pllab.schedule import gpipe
 from pllab.show.theme import DARK, LIGHT
 from pllab.simulate import Costs, simulate
+from tests.browser import bench
 from tests.show.pages import unpacked
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
@@ -56,6 +57,19 @@ def test_a_lesson_says_its_title_and_shows_its_outputs(chromium_page, site):
     chromium_page.goto((site / "08_clock_cycles.html").as_uri())
     assert chromium_page.title() == "08 The clock: bubbles and GPipe"
     assert chromium_page.get_by_role("img", name=re.compile("63.6 %")).count() > 0
+
+
+def test_source_on_show_is_monospace_and_its_lines_are_whole(chromium_page, site):
+    chromium_page.set_viewport_size({"width": 600, "height": 700})
+    chromium_page.goto((site / "09_workers_and_pipe.html").as_uri())
+    code = chromium_page.locator("figure:has(figcaption) pre")
+    assert code.count() > 1
+    for shown in code.all():
+        assert bench.style_of(shown, "fontFamily").endswith("monospace")
+        line = float(bench.style_of(shown, "lineHeight").removesuffix("px"))
+        num_lines = len(shown.text_content().rstrip().split("\n"))
+        assert shown.evaluate("node => node.scrollHeight") <= (num_lines + 1) * line + 12
+    assert chromium_page.evaluate("document.documentElement.scrollWidth") <= 600  # the source scrolls, and not the page
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 from pllab.autopsy import CAUSES
 from pllab.cli import main
 from pllab.lesson.faults import rehearse
-from tests.autopsy.test_diagnosis import changed
 from tests.autopsy.test_dumps import DUMPS, written
 
 
@@ -25,6 +24,14 @@ def test_the_first_line_names_rank_call_and_cause_and_each_rank_has_a_line(tmp_p
     assert lines[-1].startswith("diagnosis  ")
 
 
+def test_a_rank_without_a_file_is_named_and_of_a_wrong_shape_what_each_rank_called(tmp_path, capsys):
+    others = rehearse("wrong shape", 0)[0][1:]
+    assert any(line.startswith("rank 0     no file, of") for line in told_of(tmp_path, capsys, others))
+    records, truth = rehearse("wrong shape", 1)
+    shown = next(line for line in told_of(tmp_path, capsys, records) if line.startswith(f"call {truth.call} "))
+    assert [f"rank {one.rank} {one.calls[truth.call]}" in shown for one in records] == [True] * len(records)
+
+
 def test_torchs_dumps_are_read_and_say_where_ranks_stand_and_who_waits(tmp_path, capsys):
     for rank, dump in enumerate(DUMPS):
         (tmp_path / f"trace_{rank}").write_bytes(pickle.dumps(dump))
@@ -35,16 +42,6 @@ def test_torchs_dumps_are_read_and_say_where_ranks_stand_and_who_waits(tmp_path,
     assert "waits      rank 0 for rank 1" in told and "finding    rank 1, call 5, skipped collective" in told
 
 
-def test_a_rank_without_a_file_is_named(tmp_path, capsys):
-    others = rehearse("wrong shape", 0)[0][1:]
-    assert any(line.startswith("rank 0     no file, of") for line in told_of(tmp_path, capsys, others))
-
-
-def test_of_two_senders_the_sentence_names_the_one_at_fault(tmp_path, capsys):
-    records, truth = rehearse("send-send deadlock", 1)
-    assert f"rank {truth.rank} made another call here in the steps before" in told_of(tmp_path, capsys, records)[-1]
-
-
 def test_the_stack_of_each_rank_that_runs_is_printed_innermost_first(tmp_path, capsys):
     records, truth = rehearse("swallowed exception", 1)
     lines = told_of(tmp_path, capsys, records)
@@ -53,18 +50,6 @@ def test_the_stack_of_each_rank_that_runs_is_printed_innermost_first(tmp_path, c
     assert sum(line.startswith("stack") for line in lines) == len(records)
     ended = rehearse("straggler", 1)[0]
     assert not [line for line in told_of(tmp_path, capsys, ended) if line.startswith("stack")]
-
-
-def test_a_wrong_shape_after_which_gloo_ended_a_process_is_shown_where_it_is(tmp_path, capsys):
-    """As real ranks leave it: all stand in a call before the one of another shape, and nobody waits for anybody."""
-    records, truth = next(case for case in (rehearse("wrong shape", n) for n in range(50)) if case[1].call % 4)
-    before = [changed(one, lambda call: {"finished": call.number < truth.call - 1}) for one in records]
-    lines = told_of(tmp_path, capsys, before)
-    shown = next(line for line in lines if line.startswith(f"call {truth.call} "))
-    for one in records:
-        assert f"rank {one.rank} {one.calls[truth.call]}" in shown
-    assert any("stands in an earlier call" in line and "gloo ends a process" in line for line in lines)
-    assert not any("gloo ends" in line for line in told_of(tmp_path, capsys, rehearse("skipped collective", 1)[0]))
 
 
 def test_what_a_record_says_is_printed_without_control_characters(tmp_path, capsys):

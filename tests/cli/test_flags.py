@@ -41,9 +41,8 @@ def test_every_kind_of_field_is_read_with_dashes_or_underscores() -> None:
     words = "--kind fancy --rows=3 --names a b --loud".split()
     assert parse(Outer, words, "x") == Outer(Inner(kind="fancy", rows=3, names=("a", "b")), True)
     assert parse(Outer, ["--rows", "None", "--no-loud"], "x") == Outer(Inner(rows=None))
-    assert parse(TrainConfig, ["--batch_size=8", "--learning-rate", "1e-2"], "train") == TrainConfig(
-        batch_size=8, learning_rate=0.01
-    )
+    given = parse(TrainConfig, ["--batch_size=8", "--learning-rate", "1e-2"], "train")
+    assert given == TrainConfig(batch_size=8, learning_rate=0.01)
 
 
 def test_a_functions_record_has_the_defaults_that_it_gives() -> None:

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -30,15 +28,12 @@ def test_columns_of_any_data_set_train_with_bars_on_stderr(tmp_path, capsys):
     assert main([word for word in words if word != "--quiet"]) == 0
     output = capsys.readouterr()
     assert "BLEU" in output.out and "step/s" not in output.out
-    assert output.err.startswith(f"reading data set {str(there)!r}, split 'train'\n")
     assert "rank 0 epoch 1/1" in output.err and "2/2" in output.err
 
 
-def test_commands_and_help(capsys):
-    assert main(["--help"]) == 0
-    assert main(["--version"]) == 0
+def test_without_a_command_there_is_help_and_exit_code_2(capsys):
+    assert [main(words) for words in (["--help"], ["--version"], [])] == [0, 0, 2]
     assert __version__ in capsys.readouterr().out
-    assert main([]) == 2
 
 
 @pytest.mark.parametrize("words", [*([name] for name in _COMMANDS), *(["bench", n] for n in _BENCHES)], ids=" ".join)
@@ -64,7 +59,6 @@ def test_a_run_prints_its_numbers_and_draws_both_figures(capsys, tmp_path):
     names = "epoch 1|epoch 2|+-|tokens/s|validation loss|BLEU|single-1.json|samples/s|goodput|utilisation|MiB on a rank"
     assert [name for name in names.split("|") if name not in output.out] == []
     assert "bubble" not in output.out
-    assert (tmp_path / "single-1.json").exists()
     assert (tmp_path / "figures" / "tokens_per_s.png").exists()
 
 
@@ -99,16 +93,6 @@ def test_a_mode_has_two_devices_unless_told_otherwise_whatever_else_is_given(wor
     monkeypatch.setattr("pllab.cli.training.train", lambda config, on_progress: begun.append(config.run_name))
     assert main(train(*words.split())) == 0
     assert begun == [run_name]
-
-
-def test_as_a_process_a_refusal_has_exit_code_2_and_no_traceback(tmp_path):
-    words = train("--workdir", str(tmp_path), "--mode", "pipeline", "--world-size", "9")
-    done = subprocess.run([sys.executable, "-m", "pllab", *words], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == (
-        "pllab: 9 stages are more than the 2 layers of the model; give a smaller world_size or a larger n_layer\n"
-    )
 
 
 @pytest.mark.parametrize(

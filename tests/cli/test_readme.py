@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +41,7 @@ SMALL = {
     "grade": ["--jobs", "1", *UNFENCED_FLAG],
     "import": [],
     "scale": "--world-size 8 --dp 2 --tp 2 --pp 2 --model tiny".split(),
-    "student": ["--notebooks", "lessons"],
+    "student": ["--notebooks", str(ROOT / "notebooks")],
     "train": [*TINY, "--n-layer", "4", "--workdir", "work"],
 }
 STARTS_PROCESSES = r"grade|compare|equivalence|bench|train .*(--dp|data_parallel)"
@@ -82,9 +81,6 @@ def write_files(folder: Path, command: str) -> None:
     elif command == "grade":
         (folder / "handed-in").mkdir()
         hand_in(folder / "handed-in" / "a.ipynb", ("00.1", SHARE, "my_share"))
-    elif command == "student":
-        (folder / "lessons").mkdir()
-        shutil.copy(ROOT / "notebooks" / "00_first_two_ranks.ipynb", folder / "lessons")
     (folder / "assets").mkdir()
 
 

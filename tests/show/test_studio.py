@@ -111,7 +111,7 @@ def test_two_traits_that_change_together_are_one_simulation(monkeypatch):
     assert len(counted) == 1
     title = studio.view["runs"][0]["title"]
     assert (title, studio.view["stamp"]) == ("1F1B, 8 ranks, 16 micro-batches", 1234.5)
-    studio.projector, studio.steady, studio.shades, studio.stamp = False, True, True, 12.5
+    studio.projector, studio.steady, studio.stamp = False, True, 12.5
     assert len(counted) == 1 and studio.view["stamp"] == 12.5, "nothing to draw, and the browser waits for an answer"
 
 

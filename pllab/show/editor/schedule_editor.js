@@ -2,7 +2,6 @@
 
 const GUIDE = "Drag a block along its rank. Keys: arrows choose a block; Alt+Left or Right moves it one place; S splits a B " +
   "or merges I and W; Ctrl+Z and Ctrl+Y undo and redo.";
-const LATE_MS = 800;
 const LEAST = 10; // pixels of a block: a digit below its letter
 const [GAPS, WORDS] = [60, 300]; // pixels above and below the ranks on a projector; words grow
 const ASKED = { // what a button asks Python for, and its text
@@ -19,11 +18,10 @@ const KEYS_OF_ALL = { "Ctrl+z": "undo", "Ctrl+Z": "redo", "Ctrl+y": "redo" }; //
 
 class EditorView extends View {
   constructor(context) {
-    super(context, "editor", "Schedule");
+    super(context, "editor");
     this.help = element("p", { class: "pl-help", id: uniqueName("editor") }, GUIDE);
     this.nodes = new Map(); // the block of each action, kept so that it can glide to its new place
     this.current = this.get("view").focus; // the block that Tab reaches
-    this.waiting = 0; // the timer that says when an answer is late
     this.addBoard();
     this.addButtons();
     this.addWords();
@@ -31,14 +29,11 @@ class EditorView extends View {
     this.listenToEvents();
     this.follow(["view"], this.show);
     this.followWidth(this.board, this.show);
-    this.stops.push(() => this.drag.end(false), () => clearTimeout(this.waiting));
+    this.stops.push(() => this.drag.end(false));
     this.begin();
     this.isReady();
   }
   send(verb, details = {}) {
-    this.trouble.textContent = ""; // so that the same trouble is said again
-    clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => { this.busy.textContent = "Waiting for the kernel, which is at work."; }, LATE_MS);
     this.model.send({ verb, ...details });
   }
 
@@ -49,7 +44,7 @@ class EditorView extends View {
     this.marks = element("div", { class: "pl-marks", "aria-hidden": "true" });
     this.ticks = element("div", { class: "pl-axis", "aria-hidden": "true" });
     this.board = element("div", { class: "pl-board" }, element("div", { class: "pl-canvas" }, this.grid, this.marks, this.edges, this.ticks));
-    this.drag = new Dragging(this.board, (id, to) => this.drop(id, to));
+    this.drag = new Dragging(this.board, (id, to) => this.send("move", { id, to }));
   }
   addButtons() {
     const press = (text, act) => buttonOf(text, this.safely(act));
@@ -71,11 +66,10 @@ class EditorView extends View {
   }
   lay() {
     const { undo, redo, reset, clear, split_all, merge_all, run } = this.buttons;
-    this.pictures = [this.board, this.help, this.legend];
     this.root.append(
-      element("div", { class: "pl-top" }, element("p", { class: "pl-title" }, this.title, " ", this.summary, " ", this.built), this.bar), this.verdict, this.board, this.table, this.axis, this.legend, this.live,
+      element("div", { class: "pl-top" }, element("p", { class: "pl-title" }, this.title, " ", this.summary, " ", this.built), this.bar), this.verdict, this.board, this.axis, this.legend, this.live,
       element("div", { class: "pl-bars" }, toolsOf("History", undo, redo, reset, clear), toolsOf("Backward", this.splitOne, split_all, merge_all),
-        toolsOf("Try it", run), toolsOf("View", ...this.viewButtons)),
+        toolsOf("Try it", run), toolsOf("View", this.projector)),
       this.trouble, this.busy, this.measured, this.help,
     );
   }
@@ -89,12 +83,10 @@ class EditorView extends View {
   // What is shown
   show() {
     const view = this.get("view");
-    clearTimeout(this.waiting);
     this.places = new Map(view.rows.flatMap(({ blocks }, rank) => blocks.map((block, place) => [block.id, { rank, place, block }])));
     const had = this.grid.contains(document.activeElement) ? document.activeElement : null;
     this.tell(view);
-    this.fillTable();
-    if (!this.get("table") && this.board.clientWidth) this.draw(view);
+    if (this.board.clientWidth) this.draw(view);
     this.choose(this.nearest(view.focus));
     this.keepFocus(had);
   }
@@ -121,13 +113,6 @@ class EditorView extends View {
     for (const [look, isOn] of Object.entries(looks)) this.root.classList.toggle(`pl-${look}`, isOn);
     for (const [verb, button] of Object.entries(this.buttons)) allow(button, can[verb] && !(verb === "run" && view.busy));
     this.buttons.run.hidden = !can.has_run;
-  }
-  tableView() {
-    const view = this.get("view");
-    const short = (time) => (view.has_times ? String(Number(time.toFixed(3))) : "");
-    const lines = [...this.places.values()].map(({ rank, place, block }) =>
-      [`rank ${rank}`, String(place + 1), block.id, this.theme.names[block.kind], short(block.start), short(block.end)]);
-    return tableOf(`${view.title}, ${view.summary}`, ["Rank", "Place", "Action", "Kind", "From", "To"], lines);
   }
 
   // Drawing
@@ -274,10 +259,6 @@ class EditorView extends View {
   }
   splitOrMerge() {
     this.send(/[IW]/.test(this.current) ? "merge" : "split", { id: this.current });
-  }
-  drop(id, to) {
-    if (to === null) this.say(`${this.places.get(id).block.text} let go outside the board, so it stays where it was.`);
-    else this.send("move", { id, to });
   }
   /** Our keys stop here: JupyterLab would take them, and Alt+Left would leave the page. */
   onKey(event) {

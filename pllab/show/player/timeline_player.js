@@ -2,7 +2,6 @@
 // Python.
 
 const MOVES = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
-const JUMP_MS = 900; // from frame to frame, where motion is unwanted
 
 /** Sizes in pixels for a width and a reading distance; from afar the rows share a height, and many of them scroll. */
 function geometryOf(width, height, numRanks, hasWire) {
@@ -19,18 +18,16 @@ function sentenceOf(span) {
 
 class PlayerView extends View {
   constructor(context) {
-    super(context, "player", "Timeline");
-    this.prefix = uniqueName("player");
+    super(context, "player");
+    this.pattern = uniqueName("player-idle"); // of idle time, in the grid and in the legend
     this.run = this.get("view");
     this.spans = this.run.spans;
     this.frames = this.run.frames;
     this.numRanks = this.run.num_ranks;
     this.hasWire = this.spans.some((span) => span.kind === "C");
     this.total = this.frames[this.last].time || 1;
-    this.still = window.matchMedia("(prefers-reduced-motion: reduce)");
-    this.rank = 0; // the row whose action is spelled out
     this.shown = null; // the time under the cursor between two frames while playing
-    this.timer = 0;
+    this.stopPlaying = null;
     this.boxes = [];
     this.addParts();
     this.stops.push(() => this.stop());
@@ -54,21 +51,15 @@ class PlayerView extends View {
     this.forth = buttonOf("Step forward", () => this.seek(this.step + 1));
     const seek = () => this.seek(Number(this.slider.value));
     this.slider = element("input", { type: "range", min: 0, max: this.last, step: 1, "aria-label": "Time", input: seek });
-    const name = `Timeline: ${this.run.title}. Arrow keys step, space plays, up and down choose a rank.`;
+    const name = `Timeline: ${this.run.title}. Arrow keys step, space plays.`;
     this.grid = element("div", { class: "pl-grid", role: "grid", tabindex: 0, "aria-readonly": "true", "aria-label": name });
-    this.info = element("p", { class: "pl-info" });
-    this.pictures = [this.grid, this.info];
     this.title.textContent = this.run.title;
     this.summary.textContent = this.run.summary;
-    const tools = toolsOf("Player", this.back, this.play, this.forth, this.slider, ...this.viewButtons);
-    this.root.append(this.patterns(), this.titleLine(), this.grid, this.live, this.info, this.table, tools, this.legend());
-  }
-  /** The slab of idle time, apart from the grid, which is hidden while the table is shown. */
-  patterns() {
-    return shape("svg", { class: "pl-patterns", width: 0, height: 0, "aria-hidden": "true" }, idlePattern(`${this.prefix}-idle`));
+    const tools = toolsOf("Player", this.back, this.play, this.forth, this.slider, this.projector);
+    this.root.append(this.titleLine(), this.grid, this.live, tools, this.legend());
   }
   slab(box) {
-    return shape("rect", { ...box, fill: `url(#${this.prefix}-idle)` });
+    return shape("rect", { ...box, fill: `url(#${this.pattern})` });
   }
   legend() {
     const swatch = { x: 0, y: 0, width: 22, height: 15 };
@@ -88,7 +79,7 @@ class PlayerView extends View {
   draw(width) {
     const g = (this.geometry = geometryOf(width, this.isLarge && this.grid.clientHeight - 6, this.numRanks, this.hasWire));
     const x = (time) => g.left + (time / this.total) * g.inner;
-    this.boxes = this.spans.map((span, index) => this.boxOf(span, index, x));
+    this.boxes = this.spans.map((span) => this.boxOf(span, x));
     const rows = Array.from({ length: this.numRanks }, (_, rank) => this.rowOf(rank));
     const ticks = this.run.ticks.flatMap(({ at, text }) => [
       shape("path", { class: "pl-axis", d: `M${x(at)} ${g.bottom}v5` }),
@@ -99,9 +90,8 @@ class PlayerView extends View {
     const pick = (event) => this.pick(event);
     const attributes = { width, height: g.height, "font-size": g.font, role: "presentation", click: pick };
     const extras = shape("g", { "aria-hidden": "true" }, axis, ...ticks, this.cursor);
-    this.grid.replaceChildren(shape("svg", attributes, ...rows, extras));
-    this.reserve(this.live, this.frames.map(({ sentence }) => sentence));
-    this.reserve(this.info, this.spans.map(sentenceOf));
+    this.grid.replaceChildren(shape("svg", attributes, idlePattern(this.pattern), ...rows, extras));
+    this.reserveWords();
     this.show();
     this.isReady();
   }
@@ -112,13 +102,12 @@ class PlayerView extends View {
     if (!this.hasWire) return [top, full];
     return kind === "C" ? [top + full * 0.62, full * 0.38] : [top, full * 0.62];
   }
-  /** Give a line the room that the longest of its sentences takes, so that nothing moves when another is said. */
-  reserve(line, sentences) {
-    const now = line.textContent;
+  /** Give the spoken line the room that its longest sentence takes, so that nothing moves when another is said. */
+  reserveWords() {
+    const line = this.live;
     line.style.minHeight = "";
-    const longest = [...sentences].sort((one, other) => other.length - one.length).slice(0, 3);
+    const longest = this.frames.map(({ sentence }) => sentence).sort((one, other) => other.length - one.length).slice(0, 3);
     const heights = longest.map((sentence) => ((line.textContent = sentence), line.offsetHeight));
-    line.textContent = now;
     line.style.minHeight = `${Math.max(...heights)}px`;
   }
   rowOf(rank) {
@@ -142,12 +131,11 @@ class PlayerView extends View {
     const at = { x: left + ((start + end) / 2 / this.total) * inner, y, "font-size": font * 0.88, "text-anchor": "middle" };
     return text ? [shape("text", { class: "pl-gap", ...at, "aria-hidden": "true" }, text)] : [];
   }
-  boxOf(span, index, x) {
+  boxOf(span, x) {
     const [y, height] = this.bandOf(span.rank, span.kind);
     const left = x(span.start);
     const width = Math.max(1, x(span.end) - left);
-    const hover = { mouseenter: () => this.tell(span), mouseleave: () => this.tell(null) };
-    const cell = shape("g", { id: `${this.prefix}-${index}`, role: "gridcell", "aria-label": sentenceOf(span), ...hover });
+    const cell = shape("g", { role: "gridcell" }, shape("title", {}, sentenceOf(span)));
     cell.append(...workShapes(span.kind, span.is_later, { x: left, y, width, height }));
     cell.append(...this.labelOf(span, { x: left + width / 2, y: y + height / 2, width, height }));
     return cell;
@@ -174,34 +162,15 @@ class PlayerView extends View {
     this.slider.setAttribute("aria-valuetext", sentence);
     this.back.disabled = this.step === 0;
     this.forth.disabled = this.step === this.last;
-    this.play.textContent = this.timer ? "Pause" : "Play";
+    this.play.textContent = this.stopPlaying ? "Pause" : "Play";
     this.keepKeys();
-    const lines = [...this.table.querySelectorAll("tbody tr")];
-    lines.forEach((line, index) => line.classList.toggle("pl-running", runs.has(index)));
-    if (running.length && lines.length) this.table.scrollTop = lines[running[0]].offsetTop - this.table.clientHeight / 2;
-    this.tell(null);
-  }
-  /** Spell out an action: the one under the mouse, else the one the chosen rank runs now. */
-  tell(span) {
-    const current = this.frame.running.find((index) => this.spans[index].rank === this.rank);
-    if (current === undefined) this.grid.removeAttribute("aria-activedescendant");
-    else this.grid.setAttribute("aria-activedescendant", `${this.prefix}-${current}`);
-    this.boxes.forEach((box, index) => box.classList.toggle("pl-chosen", index === current));
-    const spoken = span ?? this.spans[current];
-    this.info.textContent = spoken ? sentenceOf(spoken) : `rank ${this.rank} is idle`;
   }
   showView() {
-    if (!this.table.firstChild) this.fillTable(); // made once: it may have hundreds of lines
     super.showView();
-    if (!this.grid.hidden && this.grid.clientWidth) this.draw(this.grid.clientWidth);
-  }
-  tableView() {
-    const rows = this.spans.map((span) => [`rank ${span.rank}`, `${span.text} ${span.name}`, span.from, span.to, span.lasts]);
-    const headings = ["Rank", "Action", "Start", "End", "Duration"];
-    return tableOf(`${this.spans.length} actions in order of start`, headings, rows);
+    if (this.grid.clientWidth) this.draw(this.grid.clientWidth);
   }
 
-  // Playing: the whole run in 5 to 30 seconds, smoothly, or in jumps where motion is unwanted
+  // Playing
   go(to) {
     this.set("step", Math.min(this.last, Math.max(0, to)));
   }
@@ -210,35 +179,21 @@ class PlayerView extends View {
     this.go(to);
   }
   toggle() {
-    if (this.timer) this.pause();
+    if (this.stopPlaying) this.pause();
     else this.start();
   }
   start() {
     if (this.step === this.last) this.go(0);
     this.live.setAttribute("aria-live", "off"); // a stream of announcements helps nobody
-    if (this.still.matches) this.jumpLater();
-    else this.glide();
+    this.stopPlaying = playThrough(this.frame.time, this.frames.map(({ time }) => time), (time) => this.playTo(time));
     this.show();
   }
-  jumpLater() {
-    this.timer = setTimeout(() => {
-      this.go(this.step + 1);
-      if (this.step === this.last) this.pause();
-      else this.jumpLater();
-    }, JUMP_MS);
-  }
-  glide() {
-    const length = Math.min(30, Math.max(5, this.frames.length * 0.4)) * 1000;
-    const begin = performance.now() - (this.frame.time / this.total) * length;
-    const move = (now) => {
-      this.shown = Math.max(this.frame.time, Math.min(this.total, ((now - begin) / length) * this.total));
-      const next = this.frameAt(this.shown);
-      if (next !== this.step) this.go(next);
-      else this.show();
-      if (next === this.last) this.pause();
-      else this.timer = requestAnimationFrame(move);
-    };
-    this.timer = requestAnimationFrame(move);
+  playTo(time) {
+    this.shown = time;
+    const next = this.frameAt(time);
+    if (next !== this.step) this.go(next);
+    else this.show();
+    if (next === this.last) this.pause();
   }
   pause() {
     this.stop();
@@ -246,10 +201,8 @@ class PlayerView extends View {
     this.show();
   }
   stop() {
-    cancelAnimationFrame(this.timer);
-    clearTimeout(this.timer);
-    this.timer = 0;
-    this.shown = null;
+    this.stopPlaying?.();
+    this.stopPlaying = this.shown = null;
   }
   frameAt(time) {
     let at = 0;
@@ -258,29 +211,19 @@ class PlayerView extends View {
   }
 
   // Mouse and keys
-  choose(rank) {
-    this.rank = Math.min(this.numRanks - 1, Math.max(0, rank));
-  }
   pick(event) {
     const [g, box] = [this.geometry, this.grid.firstChild.getBoundingClientRect()];
-    this.choose(Math.floor((event.clientY - box.top) / g.row));
     this.seek(this.frameAt(((event.clientX - box.left - g.left) / g.inner) * this.total));
   }
   press(event) {
-    const rows = { ArrowUp: -1, ArrowDown: 1 };
     const { key, target } = event;
-    if (event.ctrlKey || event.metaKey || event.altKey || !(key === " " || key in MOVES || key in rows)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || !(key === " " || key in MOVES)) return;
     if (target.tagName === "BUTTON" && key === " ") return; // the button's own
     if (target === this.slider && key !== " ") return; // the slider's own
-    if (target === this.table && !this.table.hidden && key !== " ") return; // scrolling
     event.preventDefault();
     event.stopPropagation(); // else JupyterLab would move to another cell
     if (key === " ") this.toggle();
-    else if (key in MOVES) this.seek(this.step + MOVES[key]);
-    else {
-      this.choose(this.rank + rows[key]);
-      this.tell(null);
-    }
+    else this.seek(this.step + MOVES[key]);
   }
 }
 

@@ -22,8 +22,7 @@ _TOGETHER = 0.005  # starts closer than this share of the makespan are one momen
 class TimelinePlayer(Widget):
     """Step through a timeline: what does every rank do at this moment?
 
-    Keys while the widget has the focus: left and right step, Home and End jump, space plays, up and down
-    choose the rank whose action is spelled out.
+    Keys while the widget has the focus: left and right step, Home and End jump, space plays.
 
     Example: `TimelinePlayer(pipe.last_timeline)` at the end of a cell.
 
@@ -117,7 +116,7 @@ def _sentence_at(timeline: Timeline, running: list[int], time: float, staged: bo
 
 
 def _row_of(span: Span, labels: Labels) -> dict[str, Any]:
-    """A span as the browser needs it: where, what colour, and the texts of the box and of the table."""
+    """A span as the browser needs it: where, what colour, and the texts of the box."""
     return data_of(span, labels) | {
         "rank": span.rank,
         "name": name_of(span.action.kind),

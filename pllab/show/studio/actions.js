@@ -5,8 +5,8 @@ const KINDS = "FBIWCUR";
 const [F, B, I, W, C] = [0, 1, 2, 3, 4];
 
 /** The columns of runs.py as typed arrays, by rank, then by start. */
-function readActions(bytes) {
-  const all = new Float32Array(copyOf(bytes));
+function readActions({ buffer, byteOffset, byteLength }) {
+  const all = new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength)); // a copy is aligned
   const count = all.length / 6;
   const [rank, stage, kind, microbatch, start, end] = Array.from({ length: 6 }, (_, row) => all.subarray(row * count, (row + 1) * count));
   const numRanks = count ? rank[count - 1] + 1 : 0;
@@ -22,12 +22,6 @@ function readActions(bytes) {
   const numStages = stage.reduce((most, one) => Math.max(most, one + 1), 0);
   const numMicrobatches = microbatch.reduce((most, one) => Math.max(most, one + 1), 0);
   return { count, rank, stage, kind, microbatch, start, end, first, lowest, numRanks, numStages, numMicrobatches, makespan };
-}
-
-/** The bytes of a trait or of a message, which arrive as a view or as a buffer, aligned. */
-function copyOf(bytes) {
-  const { buffer = bytes, byteOffset: at = 0, byteLength = 0 } = bytes ?? {};
-  return buffer?.slice(at, at + byteLength) ?? new ArrayBuffer(0);
 }
 
 /** "F3", or "2F3" where a rank has several stages. */

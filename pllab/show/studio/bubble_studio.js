@@ -1,10 +1,8 @@
 // The bubble studio: its parts, its words, its keys, its files. Python simulates and the browser draws.
 
-const MOST_LINES = 500;
-
 class Studio extends View {
   constructor(context) {
-    super(context, "studio", "Timeline");
+    super(context, "studio");
     this.options = this.get("options");
     this.build();
     this.watch();
@@ -19,9 +17,8 @@ class Studio extends View {
     this.controls = new Controls(this);
     this.problem = element("p", { class: "pl-error", role: "alert", hidden: true });
     this.numbers = element("p", { class: "pl-spoken", "aria-live": "polite" });
-    this.pictures = [this.picture.node];
     const sentence = element("div", { class: "pl-say" }, this.live, this.problem);
-    this.root.append(this.controls.bar, this.controls.drawer, this.picture.node, this.table, this.foot.node, sentence, this.numbers);
+    this.root.append(this.controls.bar, this.controls.drawer, this.picture.node, this.foot.node, sentence, this.numbers);
     this.root.addEventListener("keydown", this.safely(this.press));
   }
   watch() {
@@ -35,9 +32,8 @@ class Studio extends View {
       watchTheme(this.safely(() => { this.picture.paints = null; this.show(); })),
     );
     this.follow(["view"], () => this.answers.hear());
-    this.follow(["steady", "shades", "memory_limit", "running"], this.show);
+    this.follow(["steady", "memory_limit", "running"], this.show);
     this.follow(this.options.inputs, () => this.controls.show());
-    this.follow(["selected"], () => this.picture.followSelected());
     this.follow(["delivery"], this.deliver);
   }
 
@@ -53,7 +49,6 @@ class Studio extends View {
     this.problem.textContent = problem;
     this.problem.hidden = !problem;
     for (const plot of picture.plots) plot.showHead();
-    this.fillTable();
     this.fit();
     picture.draw();
     this.tell();
@@ -72,11 +67,11 @@ class Studio extends View {
     const high = (pitch) => em * runs.reduce((all, { actions }) => all + 3.6 + actions.numRanks * (actions.numRanks > 16 ? 1.5 : pitch), 0);
     const least = Math.min(440, em * 9 + 40 + high(2));
     const height = Math.round(Math.max(least, Math.min(room, em * 9 + 40 + high(5.8))));
-    this.root.style.height = this.isLarge ? "" : this.get("table") ? "auto" : `${height}px`;
+    this.root.style.height = this.isLarge ? "" : `${height}px`;
   }
   /** Read the sizes where they may have changed: the page is laid out for each reading, which takes longer than to draw. */
   fit() {
-    const shape = [...this.picture.runs.map(({ actions }) => actions.numRanks), this.isLarge, this.get("table")].join();
+    const shape = [...this.picture.runs.map(({ actions }) => actions.numRanks), this.isLarge].join();
     if (shape === this.fitted) return;
     this.fitted = shape;
     this.picture.measure();
@@ -85,7 +80,7 @@ class Studio extends View {
   }
   resize() {
     this.fitted = null;
-    if (this.picture.runs.length && !this.picture.node.hidden) this.show();
+    if (this.picture.runs.length) this.show();
   }
   /** The sentence about what is pointed at, the moment played, or the schedule. */
   tell() {
@@ -104,13 +99,6 @@ class Studio extends View {
       return `${run.title}, ${run.engine}: bubble fraction ${writePercent(measure.bubble_fraction)}, ${writeSeconds(measure.length_s)}, holds ${writeCount(Math.max(...run.most_held))}.`;
     }).join(" ");
   }
-  tableView() {
-    const { actions, name, engine } = this.picture.runs[0];
-    const times = (i) => [actions.start[i], actions.end[i], actions.end[i] - actions.start[i]].map((time) => exact(time, actions));
-    const lines = Array.from({ length: Math.min(MOST_LINES, actions.count) }, (_, i) => [`rank ${actions.rank[i]}`, labelOf(actions, i, true), ...times(i)]);
-    const rest = actions.count > MOST_LINES ? `, the first ${MOST_LINES} of ${actions.count}; the CSV has all` : "";
-    return tableOf(`${name}, ${engine}, by rank and start${rest}`, ["Rank", "Action", "Start", "End", "Duration"], lines);
-  }
   /** Why a family cannot be chosen at this size, or nothing; a schedule of one's own brings its size. */
   problemOf(trait, name) {
     const isOwn = trait === "family" && !this.options.still && this.options.families.find((one) => one.name === name)?.is_own;
@@ -120,7 +108,6 @@ class Studio extends View {
   // Keys
   press(event) {
     const { tagName } = event.target;
-    if (event.target === this.table) return event.stopPropagation(); // it scrolls
     if (event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key === "Enter")) return; // the notebook's
     if (event.key !== "Tab" && event.key !== "Escape") event.stopPropagation(); // ours, and not JupyterLab's
     const isTyping = tagName === "INPUT" && event.target.type === "number";
@@ -140,7 +127,6 @@ class Studio extends View {
     const { picture, foot } = this;
     return {
       b: () => this.set("steady", !picture.steady),
-      s: () => this.set("shades", !this.get("shades")),
       " ": () => foot.toggle(), ",": () => foot.stepBy(-1), ".": () => foot.stepBy(1),
       "+": () => picture.zoom(0.5), "=": () => picture.zoom(0.5), "-": () => picture.zoom(2), 0: () => picture.look(null),
       Escape: () => this.escape(),

@@ -55,8 +55,8 @@ class BubbleStudio(Widget):
     `family`, and the studio shows `simulate(studio.schedule, costs)`. For another cut of the model, the costs of a
     stage are spread evenly over its layers.
 
-    Keys: 1 to 5 and a clicker's page keys go through the tour, b changes the measure, s shades micro-batches, f fills
-    the screen, space plays. In a timeline, arrows follow a micro-batch, a click keeps it, plus and minus zoom, 0 shows
+    Keys: 1 to 5 and a clicker's page keys go through the tour, b changes the measure, f fills the
+    screen, space plays. In a timeline, arrows follow a micro-batch, a click keeps it, plus and minus zoom, 0 shows
     all, Escape lets go and leaves the projector.
 
     Example: `BubbleStudio("1F1B", 4, 8, compare="GPipe")` at the end of a cell. `run=` is a function from a schedule to
@@ -96,8 +96,6 @@ class BubbleStudio(Widget):
     memory_limit = traitlets.Float(None, allow_none=True).tag(**_SENT)
     with_run = traitlets.Bool(True, help="whether a measured run of the schedule is drawn").tag(**_INPUT)
     steady = traitlets.Bool(False, help="whether steps follow each other without a barrier").tag(sync=True)
-    shades = traitlets.Bool(False, help="whether each micro-batch has a shade").tag(sync=True)
-    selected = traitlets.Unicode("", help="the action chosen, such as 2F3").tag(**_SENT)
     running = traitlets.Bool(False, help="whether a run is under way").tag(sync=True)
     options = traitlets.Dict(help="families, sizes of the steppers, what can be exported").tag(sync=True)
     stamp = traitlets.Float(0.0, help="when the browser was last touched, by its own clock").tag(**_SENT)

@@ -9,7 +9,7 @@ class Controls {
     this.more = buttonOf("more\u2026", () => this.open(this.drawer.hidden), { class: "pl-more", "aria-expanded": "false" });
     this.run = buttonOf("Run it", () => studio.order("run"), { class: "pl-run", hidden: !canRun });
     const page = buttonOf("HTML", () => studio.order("HTML"), { title: "a page that opens in any browser, to hand out", hidden: !exports.includes("HTML") });
-    const [table, projector] = studio.viewButtons;
+    const { projector } = studio;
     projector.title = "the picture fills the screen (f)";
     this.bar = element(
       "div", { class: "pl-bar", role: "toolbar", "aria-label": "Controls" },
@@ -17,7 +17,7 @@ class Controls {
       this.stepper("num_ranks", "Ranks", "ranks", ranks), this.stepper("num_microbatches", "Micro-batches", "micro-batches", microbatches),
       this.measure(), this.run, element("span", { class: "pl-end" }, this.more, page, projector),
     );
-    this.drawer = this.drawerOf(table, exports.filter((kind) => kind !== "HTML"));
+    this.drawer = this.drawerOf(exports.filter((kind) => kind !== "HTML"));
     this.rove();
   }
   show() {
@@ -103,7 +103,7 @@ class Controls {
     if (isOpen) this.drawer.querySelector("input:not(:disabled), button").focus();
     else this.more.focus();
   }
-  drawerOf(table, exports) {
+  drawerOf(exports) {
     const { studio } = this;
     const heading = (text) => element("strong", { class: "pl-heading" }, text);
     const [unit, scale] = studio.options.in_ms ? ["ms", 1e3] : ["s", 1];
@@ -113,9 +113,9 @@ class Controls {
       "div", { class: "pl-drawer", role: "dialog", "aria-label": "More controls", hidden: true },
       heading("Cost of one micro-batch on one rank"),
       ...costs.map(([trait, text]) => this.numberRow(`${text}, ${unit}`, trait, scale, isFixed)), ...(studio.options.still ? [] : [this.stageCosts(unit, scale)]),
-      heading("Picture"), this.numberRow("memory limit, micro-batches", "memory_limit", 1, { placeholder: "none", step: 0.5 }), this.shadesRow(),
+      heading("Picture"), this.numberRow("memory limit, micro-batches", "memory_limit", 1, { placeholder: "none", step: 0.5 }),
       toolsOf("Player", buttonOf("Step back", () => studio.foot.stepBy(-1)), buttonOf("Step forward", () => studio.foot.stepBy(1))),
-      toolsOf("View", buttonOf("\u2212", () => studio.picture.zoom(2), { "aria-label": "Zoom out" }), buttonOf("+", () => studio.picture.zoom(0.5), { "aria-label": "Zoom in" }), buttonOf("Fit", () => studio.picture.look(null)), table),
+      toolsOf("View", buttonOf("\u2212", () => studio.picture.zoom(2), { "aria-label": "Zoom out" }), buttonOf("+", () => studio.picture.zoom(0.5), { "aria-label": "Zoom in" }), buttonOf("Fit", () => studio.picture.look(null))),
       heading("Take it with you"), toolsOf("Export", ...exports.map((kind) => buttonOf(kind, () => studio.order(kind)))),
     );
     drawer.addEventListener("keydown", (event) => {
@@ -140,12 +140,6 @@ class Controls {
     const box = element("input", { type: "number", min: 0, step: "any", ...more, change });
     this.shows.push(() => document.activeElement !== box && read());
     return element("label", { class: "pl-row" }, text, box);
-  }
-  shadesRow() {
-    const { studio } = this;
-    const box = element("input", { type: "checkbox", change: () => studio.set("shades", box.checked) });
-    this.shows.push(() => (box.checked = studio.get("shades")));
-    return element("label", { class: "pl-row" }, "a shade per micro-batch (s)", box);
   }
 
   // Costs of single stages

@@ -1,13 +1,12 @@
 // Below the picture, always at the same place: what the colours mean, and the tour with its player. The tour is five
 // stops, GPipe to one's own run; a stop's sentence says what to look at.
 
-const STILL = "(prefers-reduced-motion: reduce)";
 const LEGEND = { F: "forward", B: "backward", I: "for inputs", W: "for weights" };
 
 class Foot {
   constructor(studio) {
     this.studio = studio;
-    this.timer = 0;
+    this.stopPlaying = null;
     this.legend = element("div", { class: "pl-legend" });
     this.play = buttonOf("Play", () => this.toggle(), { class: "pl-play", title: "a line moves through the step (space)" });
     this.stops = studio.options.tour.map((stop, at) => buttonOf(String(at + 1), (event) => this.go(at, event), { "aria-label": `Stop ${at + 1}: ${stop.title}` }));
@@ -97,33 +96,25 @@ class Foot {
     return this.seek((sign > 0 ? all.find((one) => one > now) : all.findLast((one) => one < now)) ?? now);
   }
   toggle() {
-    if (this.timer) this.pause();
+    if (this.stopPlaying) this.pause();
     else this.start();
   }
   start() {
     const { picture, live } = this.studio;
-    const [all, longest, isStill] = [this.moments, this.longest, window.matchMedia(STILL).matches];
-    const from = picture.playhead === null || picture.playhead >= longest ? 0 : picture.playhead;
-    const ms = Math.min(20, Math.max(5, all.length * 0.3)) * 1000;
-    const begun = performance.now() - (from / longest) * ms;
-    const wait = (go) => (isStill ? setTimeout(go, 700) : requestAnimationFrame(go));
-    const go = () => {
-      this.seek((isStill ? all.find((one) => one > picture.playhead) : ((performance.now() - begun) / ms) * longest) ?? longest);
-      if (picture.playhead >= longest) this.pause();
-      else this.timer = wait(go);
-    };
+    const from = picture.playhead === null || picture.playhead >= this.longest ? 0 : picture.playhead;
     picture.release();
-    if (!longest) return this.seek(0); // nothing takes time
     live.setAttribute("aria-live", "off"); // a stream of announcements helps nobody
     this.play.textContent = "Pause";
     this.seek(from);
-    this.timer = wait(go);
+    this.stopPlaying = playThrough(from, this.moments, (time) => {
+      this.seek(time);
+      if (time >= this.longest) this.pause();
+    });
   }
   pause() {
-    if (!this.timer) return;
-    cancelAnimationFrame(this.timer);
-    clearTimeout(this.timer);
-    this.timer = 0;
+    if (!this.stopPlaying) return;
+    this.stopPlaying();
+    this.stopPlaying = null;
     this.studio.live.setAttribute("aria-live", "polite");
     this.play.textContent = "Play";
   }

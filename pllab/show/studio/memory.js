@@ -17,22 +17,6 @@ function drawMemory(ctx, run, scale, paints, { steady, limit, most, changes }) {
   }
 }
 
-/** What the height of the staircases means, left of each: nothing held at the foot, and the most on the scale. */
-function drawHeldAxis(ctx, run, scale, paints, { most }) {
-  const font = Math.min(Math.round(scale.em * 0.76), scale.mem * 0.8);
-  if (font < 8) return;
-  ctx.font = paints.font(font);
-  ctx.fillStyle = paints.look.soft;
-  ctx.textAlign = "right";
-  for (let rank = 0; rank < run.actions.numRanks; rank += 1) {
-    const floor = Math.round(scale.y(rank) + scale.box + scale.mem);
-    for (const [held, y] of [[0, floor], [most, floor - scale.mem + 3]]) {
-      ctx.fillRect(scale.left - 4, y, 4, 1);
-      if (held || scale.mem > 2.2 * font) ctx.fillText(writeCount(held), scale.left - 7, y + (held ? 0.3 : -0.35) * font);
-    }
-  }
-}
-
 /** The outline of a staircase; in steady state the same again for the steps before and after. */
 function traceStairs(ctx, run, scale, { stairs, floor, level, steady }) {
   const period = run.steady.length_s;

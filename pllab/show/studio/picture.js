@@ -34,18 +34,14 @@ class Picture {
     while (this.plots.length < runs.length) this.addPlot();
     this.pointed = this.playhead = null;
     this.isPinned = false;
-    if (this.get("selected")) this.followSelected();
     if (this.frame && this.frame[1] > this.whole()[1]) this.frame = null;
   }
   addPlot() {
     const plot = new Plot(this, this.plots.length);
-    const on = (name, react, how) => plot.pic.addEventListener(name, this.studio.safely((event) => react.call(this, plot, event)), how);
+    const on = (name, react) => plot.pic.addEventListener(name, this.studio.safely((event) => react.call(this, plot, event)));
     on("pointermove", this.hover);
     on("pointerleave", () => this.isPinned || this.point(null));
-    on("pointerdown", this.grab);
-    on("pointerup", this.drop);
-    on("pointercancel", () => (this.held = null));
-    on("wheel", this.roll, { passive: false });
+    on("click", this.keep);
     this.plots.push(plot);
     this.foot.before(plot.node);
   }
@@ -102,7 +98,6 @@ class Picture {
     this.studio.foot.pause();
     this.isPinned = false;
     this.pointed = this.playhead = null;
-    if (this.get("selected")) this.studio.set("selected", "");
     this.mark();
     return isHeld;
   }
@@ -111,18 +106,9 @@ class Picture {
     this.pointAt(number, i);
     const { start, end } = this.runs[number].actions;
     if (this.frame && (start[i] < this.frame[0] || end[i] > this.frame[1])) {
-      this.pan((start[i] - (this.frame[0] + this.frame[1]) / 2) / (this.frame[1] - this.frame[0]));
+      const by = start[i] - (this.frame[0] + this.frame[1]) / 2;
+      this.look(this.frame.map((time) => time + by));
     }
-    if (number === 0) this.studio.set("selected", labelOf(this.runs[0].actions, i, true));
-  }
-  followSelected() {
-    const { actions } = this.runs[0];
-    const wanted = this.get("selected");
-    if (!wanted) return this.pointed?.run === 0 && this.pointed.way && this.point(null);
-    const i = Array.from({ length: actions.count }, (_, one) => one).find((one) => labelOf(actions, one, true) === wanted);
-    if (i === undefined) return null;
-    this.isPinned = true;
-    return this.pointAt(0, i);
   }
   /** Arrow keys: along a rank, from rank to rank, and from plot to plot. */
   walk(number, ranks, along) {
@@ -138,31 +124,15 @@ class Picture {
     return this.pin(number, Math.max(actions.first[goal], lastStarted(actions, goal, middle)));
   }
 
-  // Mouse: pointing follows, a click keeps, a drag moves what is zoomed
+  // Mouse: pointing follows, a click keeps
   hover(plot, event) {
-    if (this.held) return this.drag(plot, event);
     if (this.isPinned || this.playhead !== null) return null;
-    const { found } = plot.spot(event);
+    const found = plot.spot(event);
     if (found?.i === undefined || found.rank !== undefined) return this.point(found ? { run: plot.number, gap: found } : null);
     return this.pointAt(plot.number, found.i);
   }
-  grab(plot, event) {
-    if (event.button) return;
-    this.held = { x: event.clientX, frame: this.frame, moved: false };
-    try {
-      plot.pic.setPointerCapture(event.pointerId);
-    } catch { /* the pointer is gone already */ }
-  }
-  drag(plot, event) {
-    const by = this.held.x - event.clientX;
-    this.held.moved ||= Math.abs(by) >= 4;
-    if (this.held.moved && this.held.frame) this.look(this.held.frame.map((time) => time + by / plot.scale.perSecond));
-  }
-  drop(plot, event) {
-    const { held } = this;
-    this.held = null;
-    if (!held || held.moved) return;
-    const { found } = plot.spot(event);
+  keep(plot, event) {
+    const found = plot.spot(event);
     const isAgain = this.isPinned && this.pointed?.run === plot.number && found?.i === this.pointed.i;
     this.release();
     if (!found || isAgain) return;
@@ -171,13 +141,6 @@ class Picture {
       this.isPinned = true;
       this.point({ run: plot.number, gap: found });
     }
-  }
-  roll(plot, event) {
-    const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
-    if (!event.ctrlKey && !this.studio.isLarge && !(this.frame && sideways)) return; // the notebook scrolls
-    event.preventDefault();
-    if (sideways && !event.ctrlKey) this.pan(sideways / plot.scale.inner);
-    else this.zoom(Math.exp(event.deltaY / 300), plot.spot(event).time);
   }
 
   // Zoom
@@ -190,14 +153,12 @@ class Picture {
     this.draw();
     this.studio.tell();
   }
-  zoom(factor, anchor) {
+  /** By keys and buttons, around the chosen action or the middle. */
+  zoom(factor) {
     const [from, to] = this.windowNow();
     const chosen = this.pointed?.way && this.runs[this.pointed.run].actions.start[this.pointed.i];
-    const middle = anchor ?? chosen ?? (from + to) / 2;
+    const middle = chosen ?? (from + to) / 2;
     this.look([middle - (middle - from) * factor, middle + (to - middle) * factor]);
-  }
-  pan(share) {
-    if (this.frame) this.look(this.frame.map((time) => time + share * (this.frame[1] - this.frame[0])));
   }
 }
 

@@ -67,13 +67,12 @@ class Plot {
     this.drawRun(ctx, scale);
     ctx.restore();
     if (scale.bars) drawBars(ctx, run, scale, studio.paints, studio.memoryNow());
-    else drawHeldAxis(ctx, run, scale, studio.paints, studio.memoryNow());
     this.mark();
   }
   drawRun(ctx, scale) {
     const { run, studio } = this;
     drawSlab(ctx, run, scale, studio.paints, studio.steady);
-    drawBoxes(ctx, run, scale, studio.paints, { steady: studio.steady, shades: studio.get("shades") });
+    drawBoxes(ctx, run, scale, studio.paints, studio.steady);
     drawWaits(ctx, run, scale, studio.paints, this.gaps);
     if (!scale.bars) drawMemory(ctx, run, scale, studio.paints, studio.memoryNow());
     drawPhases(ctx, run, scale, studio.paints, studio.steady);
@@ -104,7 +103,7 @@ class Plot {
     eachBox(run, scale, 0, (i, x, width) => {
       if (lit.has(i)) drawBox(ctx, run, scale, studio.paints, i, x, width, fillOf(i));
     });
-    drawLabels(ctx, run, scale, studio.paints, fillOf, lit);
+    drawLabels(ctx, run, scale, studio.paints, lit);
     const chosen = studio.pointed;
     if (chosen?.way) this.markWay(ctx, chosen.microbatch);
     if (chosen?.run === this.number) this.markChosen(ctx, chosen);
@@ -173,8 +172,7 @@ class Plot {
   spot(event) {
     const box = this.base.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    const time = this.scale.time(x);
     const isInside = x >= this.scale.left && x <= this.scale.left + this.scale.inner;
-    return { time, found: isInside ? spotAt(this.run, this.gaps, this.scale.rank(y), time) : null };
+    return isInside ? spotAt(this.run, this.gaps, this.scale.rank(y), this.scale.time(x)) : null;
   }
 }

@@ -1,5 +1,5 @@
 // Work and idle time on a canvas: one slab of idle ink per rank, and work lies on it in tints. No state is kept here:
-// a run, a scale and paints go in, pixels come out. `shade` is set where each micro-batch has its own.
+// a run, a scale and paints go in, pixels come out.
 
 /** Everything that is mixed once per theme: tints, outlines, the stripes of idle time, type. */
 function paintsOf(theme, root) {
@@ -7,35 +7,16 @@ function paintsOf(theme, root) {
   const family = getComputedStyle(root).fontFamily;
   const kept = new Map();
   const once = (key, make) => kept.get(key) ?? (kept.set(key, make()), kept.get(key));
-  const hue = (kind) => look.hues[KINDS[kind]] ?? look.over;
-  const tint = (kind, share) => once(`${kind} ${share}`, () => mix(hue(kind), look.ground, share));
+  const litOf = (kind, later) => mix(look.hues[KINDS[kind]] ?? look.over, look.ground, later ? look.lit_pale : look.lit);
   return {
     look,
     font: (px, weight = 400) => `${weight} ${px}px ${family}`,
     outline: (kind) => look.outlines[KINDS[kind]] ?? look.over,
     fill: (kind, later) => once(`${kind} ${later}`, () => tintOf(look, KINDS[kind], later)),
-    lit: (kind, later) => tint(kind, later ? look.lit_pale : look.lit),
-    shaded: (kind, microbatch, count) => tint(kind, 0.72 - 0.62 * (microbatch / Math.max(1, count - 1))),
-    inkOn: (fill) => once(`ink on ${fill}`, () => inkOn(fill, look.ink)),
+    lit: (kind, later) => once(`lit ${kind} ${later}`, () => litOf(kind, later)),
     blend: (colour, share, ground = look.ground) => once(`${colour}${ground}${share}`, () => mix(colour, ground, share)),
     idle: stripesOf(look.idle, look.idle_stripe),
   };
-}
-
-/** The relative luminance of a colour, as WCAG 2 defines it. */
-function luminanceOf(colour) {
-  const linear = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-}
-
-/** An ink that can be read on a fill: the usual one where its contrast is 4.5:1, else black or white. */
-function inkOn(fill, usual) {
-  const contrast = (ink) => {
-    const [dark, light] = [luminanceOf(ink), luminanceOf(fill)].sort((one, other) => one - other);
-    return (light + 0.05) / (dark + 0.05);
-  };
-  if (contrast(usual) >= 4.5) return usual;
-  return contrast("#000000") > contrast("#ffffff") ? "#000000" : "#ffffff";
 }
 
 /** Stripes on idle ink, as boxes.js has them in SVG. */
@@ -93,18 +74,14 @@ function eachBox(run, scale, by, draw) {
 }
 
 /** All work of a run; in steady state the steps before and after are grey, and a stair shows where steps meet. */
-function drawBoxes(ctx, run, scale, paints, { steady, shades }) {
-  const fillOf = (i) => {
-    const { kind, microbatch, numMicrobatches } = run.actions;
-    return shades ? paints.shaded(kind[i], microbatch[i], numMicrobatches) : paints.fill(kind[i], isLater(run.actions, i));
-  };
+function drawBoxes(ctx, run, scale, paints, steady) {
+  const { kind } = run.actions;
   if (steady) {
     const period = run.steady.length_s;
     for (const by of [-period, period]) eachBox(run, scale, by, (i, x, width) => drawOther(ctx, scale, paints, run.actions.rank[i], x, width));
   }
-  eachBox(run, scale, 0, (i, x, width) => drawBox(ctx, run, scale, paints, i, x, width, fillOf(i)));
-  if (shades && !isFine(scale)) eachBox(run, scale, 0, (i, x, width) => isLater(run.actions, i) && foldCorner(ctx, scale, paints, run, i, x + width));
-  drawLabels(ctx, run, scale, paints, fillOf);
+  eachBox(run, scale, 0, (i, x, width) => drawBox(ctx, run, scale, paints, i, x, width, paints.fill(kind[i], isLater(run.actions, i))));
+  drawLabels(ctx, run, scale, paints);
   if (steady) drawSeams(ctx, run, scale, paints);
 }
 
@@ -133,17 +110,6 @@ function drawOther(ctx, scale, paints, rank, x, width) {
   if (isFine(scale)) return;
   ctx.fillStyle = paints.blend(paints.look.held, 0.45);
   ctx.fillRect(x + 1, y + 1, width - 1, high - 2);
-}
-
-/** The mark of a later stage where shades tell micro-batches apart. */
-function foldCorner(ctx, scale, paints, run, i, right) {
-  const y = Math.round(scale.y(run.actions.rank[i]));
-  ctx.fillStyle = paints.outline(run.actions.kind[i]);
-  ctx.beginPath();
-  ctx.moveTo(right, y);
-  ctx.lineTo(right - 6, y);
-  ctx.lineTo(right, y + 6);
-  ctx.fill();
 }
 
 function drawSeams(ctx, run, scale, paints) {
@@ -180,18 +146,17 @@ function labelWay(ctx, run, scale, paints, width) {
   return low > 8.5 && wide(low, Math.max(last, 10)) <= width + 2 ? { px: low, way: "stack" } : null;
 }
 
-/** Labels of all boxes, or of those in `only`, in an ink that can be read on their fill. */
-function drawLabels(ctx, run, scale, paints, fillOf, only = null) {
+/** Labels of all boxes, or of those in `only`. */
+function drawLabels(ctx, run, scale, paints, only = null) {
   const { actions } = run;
   const ways = new Map();
   ctx.textAlign = "center";
+  ctx.fillStyle = paints.look.ink;
   eachBox(run, scale, 0, (i, x, width) => {
     if (actions.kind[i] === C || (only && !only.has(i))) return;
     if (!ways.has(width)) ways.set(width, labelWay(ctx, run, scale, paints, width));
     const how = ways.get(width);
-    if (!how) return;
-    ctx.fillStyle = paints.inkOn(fillOf(i));
-    writeLabel(ctx, run, i, how, paints, x + width / 2, Math.round(scale.y(actions.rank[i])) + scale.box / 2 + 0.5);
+    if (how) writeLabel(ctx, run, i, how, paints, x + width / 2, Math.round(scale.y(actions.rank[i])) + scale.box / 2 + 0.5);
   });
 }
 

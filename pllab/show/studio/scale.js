@@ -27,7 +27,7 @@ function scaleOf(width, height, em, ranks, view, forward, isFlat) {
   const [from, to] = view;
   const perSecond = inner / (to - from);
   return {
-    width, height, top, pitch, gap, mem, bars, left, inner, from, to, em, perSecond,
+    width, height, top, pitch, gap, mem, bars, left, inner, from, to, em,
     box: pitch - mem - gap,
     unit: forward * perSecond,
     x: (time) => left + (time - from) * perSecond,

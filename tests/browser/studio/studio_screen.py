@@ -13,7 +13,7 @@ from tests.show.recorded import recorded
 PREPARE = f"""async (source) => {{
   {bench.LOAD}
   window.parts ??= await load(source +
-    "\\nexport {{ scaleOf, readActions, linksOf, labelOf, heldOf, sayGap, runOf, inkOn }};" +
+    "\\nexport {{ scaleOf, readActions, linksOf, labelOf, heldOf, runOf }};" +
     "\\nexport {{ writeCount, writeSeconds, writePercent, roundStep, mix, isOver }};");
   if (window.written) return;
   window.written = [];

@@ -4,7 +4,6 @@ import pytest
 
 from pllab import show
 from pllab.schedule import Schedule, one_f_one_b
-from pllab.show.studio.settings import FAMILIES
 from pllab.show.theme import write_percent
 from tests.browser import bench
 from tests.browser.bench import expect
@@ -36,10 +35,8 @@ def test_the_page_keeps_its_controls_without_kernel_or_network(chromium_page, tm
     studio = show.BubbleStudio("1F1B", 4, 8, compare="GPipe")
     studio.export_html(tmp_path / "studio.html")
     root, asked = open_page(chromium_page, tmp_path / "studio.html", studio)
-    look = bench.look_of(chromium_page)
     plot = Plot(root)
-    strong = plot.fill_at(0, 0.5)[0]
-    assert is_near(strong, look.fill_of("F"), 8)
+    assert is_near(plot.fill_at(0, 0.5)[0], bench.look_of(chromium_page).fill_of("F"), 8)
     plot.pic.focus()
     for key, family in ((4, "ZB-H2"), (3, "interleaved 1F1B"), (1, "GPipe"), (2, "1F1B")):
         chromium_page.keyboard.press(str(key))
@@ -56,8 +53,6 @@ def test_the_page_keeps_its_controls_without_kernel_or_network(chromium_page, tm
     plot.has("4 ranks, 32 micro-batches")
     expect(box).to_have_value("32")
     menu = root.get_by_role("combobox", name="Schedule")
-    expect(menu.locator("option")).to_have_text(list(FAMILIES))
-    expect(menu.locator("option:disabled")).to_have_count(0)
     menu.select_option("ZB-H2")
     root.get_by_role("button", name="steady state").click()
     expect(plot.big).to_have_text("0 %")

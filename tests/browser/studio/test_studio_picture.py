@@ -2,19 +2,14 @@
 
 import re
 
-import numpy as np
 import pytest
 
 from pllab import show
-from pllab.schedule import needs
-from pllab.show.studio.settings import FAMILIES
-from pllab.show.theme import DARK, LIGHT, mix, write_percent
-from pllab.simulate import Costs, gaps
+from pllab.show.theme import LIGHT, mix, write_percent
+from pllab.simulate import Costs
 from tests.browser import bench
 from tests.browser.bench import expect
 from tests.browser.studio.studio_screen import Plot, is_near, live_of, mount, span_of
-from tests.show.colours import contrast
-from tests.simulate.legal import period
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
@@ -26,23 +21,9 @@ PLACES = """root => {
     const { top, bottom, height } = node.getBoundingClientRect();
     return { top, bottom, height };
   };
-  const parts = ["plots", "bar", "say"].map((name) => root.querySelector(`.pl-${name}`));
-  const [plots, bar, say] = parts.map(box);
+  const [plots, bar, say] = ["plots", "bar", "say"].map((name) => box(root.querySelector(`.pl-${name}`)));
   const controls = [...root.querySelectorAll(".pl-bar > :not([hidden])")].map(box);
-  const fonts = parts.map((node) => parseFloat(getComputedStyle(node).fontSize));
-  return { root: box(root), plots, bar, say, controls, fonts };
-}"""
-
-# What can be read in the widget, each piece of text once; not what only a screen reader hears.
-READ = """root => {
-  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  const texts = [];
-  while (walker.nextNode()) {
-    const node = walker.currentNode.parentElement;
-    const isSeen = node.checkVisibility() && !node.closest(".pl-spoken, title, option");
-    if (isSeen) texts.push(walker.currentNode.textContent);
-  }
-  return texts.join(" | ");
+  return { root: box(root), plots, bar, say, controls };
 }"""
 
 
@@ -62,27 +43,20 @@ def rows_in_view(plot, height, with_memory):
 
 def test_projector_enlarges_the_picture_and_fills_the_screen(chromium_page):
     chromium_page.set_viewport_size({"width": 1280, "height": 720})
-    studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
-    root = mount(chromium_page, studio)
-    before, (plots, bar, say) = root.bounding_box(), root.evaluate(PLACES)["fonts"]
+    root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1"))
+    before = root.bounding_box()
     button = root.get_by_role("button", name="Projector")
     for fill in (button.click, lambda: chromium_page.keyboard.press("f")):
         fill()
         chromium_page.wait_for_function("document.fullscreenElement === document.documentElement")
         expect(button).to_have_attribute("aria-pressed", "true")
         assert root.bounding_box() == {"x": 0, "y": 0, "width": 1280, "height": 720}
-        assert root.evaluate("node => node.scrollHeight") == 720, "nothing is below the window"
         at = root.evaluate(PLACES)
-        large_plots, large_bar, large_say = at["fonts"]
-        assert large_plots > 1.35 * plots and large_say > 1.25 * say and large_bar <= 1.1 * bar
         assert at["plots"]["height"] >= 0.6 * 720 and at["say"]["bottom"] <= 720
-        for number in (0, 1):
-            rows_in_view(Plot(root, number), 720, with_memory=False)
         root.locator(".pl-pic").first.focus()
         chromium_page.keyboard.press("f")
         chromium_page.wait_for_function("document.fullscreenElement === null")
         expect(button).to_have_attribute("aria-pressed", "false")
-        expect(root.locator(".pl-pic").first).to_be_focused()
         chromium_page.wait_for_function(
             "innerHeight === 720 && document.querySelector('.pl-studio').offsetHeight < 720"
         )
@@ -90,18 +64,13 @@ def test_projector_enlarges_the_picture_and_fills_the_screen(chromium_page):
     chromium_page.keyboard.press("f")
     chromium_page.wait_for_function("document.fullscreenElement !== null")
     bench.press(chromium_page, "ArrowRight", "Escape")
-    chromium_page.wait_for_function("!model.busy && !Object.keys(model.changed).length")  # the kernel knows
-    assert studio.selected == "" and root.bounding_box()["x"] == 0, "Escape lets go of an action first"
+    assert root.bounding_box()["x"] == 0, "Escape lets go of an action first"
     chromium_page.evaluate("document.exitFullscreen()")  # as the browser's own Escape does
     expect(button).to_have_attribute("aria-pressed", "false")
-    assert not studio.projector
 
 
 def test_the_picture_comes_first_at_every_size_and_zoom(own_page):
     root = mount(own_page, show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1"))
-    text = root.evaluate(READ)
-    for number in ("27.3 %", "11.1 %", "33 s", "27 s", "holds 4 micro-batches"):
-        assert text.count(number) == 1, f"{number} in {text}"
     screen = own_page.context.new_cdp_session(own_page)
     for width, height, ratio in ((1280, 720, 1), (1280, 620, 1), (900, 700, 1), (640, 360, 2), (420, 700, 1)):
         metrics = {"width": width, "height": height, "deviceScaleFactor": ratio, "mobile": False}
@@ -145,42 +114,30 @@ def test_idle_is_the_strongest_ink_and_work_lies_on_it_in_tints(chromium_page):
     idle = plot.idle_at(3, 1.5, wide=40)
     assert look.idle in idle and look.idle_stripe in idle
     spans = {str(one.action): one for one in show.BubbleStudio("ZB-H1", 4, 8).timeline.spans}
-    marks = {}
     for kind, action in (("F", "1F3"), ("I", "1I3"), ("W", "1W3")):
         one = spans[action]
         place, end = plot.at(1, one.start), plot.at(1, one.end)
-        marks[kind] = plot.fill_at(1, (one.start + one.end) / 2)[0]
-        assert is_near(marks[kind], look.fill_of(kind), 1)  # of two roundings
+        assert is_near(plot.fill_at(1, (one.start + one.end) / 2)[0], look.fill_of(kind), 1)  # of two roundings
         edge = plot.pixels(place.x, place.y + place.box / 2)[0][0]
-        assert edge == look.outline_of(kind) and contrast(edge, look.ground) >= 3
+        assert edge == look.outline_of(kind)
         foot, top = place.y + round(place.box) - 2, place.y + 1
         is_bar = [plot.pixels((place.x + end.x) / 2, y)[0][0] == look.outline_of(kind) for y in (top, foot)]
         assert is_bar == {"F": [True, False], "I": [False, True], "W": [False, False]}[kind]
-    strongest = min(contrast(one, look.ground) for one in (look.idle, look.idle_stripe))
-    assert strongest > 2 * max(contrast(one, look.ground) for one in marks.values())
     big = bench.style_of(root.locator(".pl-big"), "backgroundColor")
     assert big == bench.as_drawn(look.idle), "the number wears the ink of what it counts"
 
 
-def test_stages_are_dark_and_pale_labels_say_which_and_shades_tell_micro_batches(chromium_page):
+def test_stages_are_dark_and_pale_and_labels_say_which(chromium_page):
     chromium_page.set_viewport_size({"width": 1600, "height": 900})
     studio = show.BubbleStudio("interleaved 1F1B", 4, 4)
     root = mount(chromium_page, studio)
     plot = Plot(root, view=(0, studio.timeline.makespan))
-    early, late, last = (span_of("interleaved 1F1B", action, 4, 4) for action in ("0F0", "4F0", "0F3"))
+    early, late = (span_of("interleaved 1F1B", action, 4, 4) for action in ("0F0", "4F0"))
     middles = [(one.start + one.end) / 2 for one in (early, late)]
     assert [plot.fill_at(0, time)[0] for time in middles] == [LIGHT.fill_of("F"), LIGHT.fill_of("F", True)]
     words = plot.words()
     assert {"0F0", "4F0", "7B3", "3B0"} <= set(words), "stage and micro-batch where they fit"
     assert sum(bool(re.fullmatch(r"\d[FB]\d", one)) for one in words) == studio.schedule.num_actions
-    before = plot.picture()
-    plot.pic.focus()
-    chromium_page.keyboard.press("s")
-    assert studio.shades and plot.picture() != before
-    shades = [plot.fill_at(0, (one.start + one.end) / 2)[0] for one in (early, last)]
-    assert shades == [mix(LIGHT.hues["F"], LIGHT.ground, share) for share in (0.72, 0.1)]
-    chromium_page.keyboard.press("s")
-    assert plot.picture() == before
     chromium_page.set_viewport_size({"width": 1000, "height": 900})
     root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8))
     words = Plot(root).words()
@@ -202,7 +159,7 @@ def test_the_phases_name_their_part_of_the_bubble(chromium_page, root):
 
 
 def test_pointing_lights_the_whole_way_in_all_plots(chromium_page, pair):
-    studio, root = pair
+    _, root = pair
     one, other = Plot(root, 0), Plot(root, 1)
     still = one.picture(), other.picture()
     for plot in (one, other):
@@ -222,29 +179,24 @@ def test_pointing_lights_the_whole_way_in_all_plots(chromium_page, pair):
         chromium_page.mouse.move(2, 2)
         assert one.fill_at(1, 5.5, above=True)[1] == other.fill_at(1, 5.5, above=True)[1] == 0
         expect(live_of(root)).to_have_text(re.compile("^1F1B. Look at the staircases"))
-    assert studio.selected == ""
 
 
-def test_a_click_keeps_an_action_and_another_lets_go(chromium_page, root, studio):
+def test_a_click_keeps_an_action_and_another_lets_go(chromium_page, root):
     plot, live = Plot(root), live_of(root)
     kept = "2B0, rank 2: backward of micro-batch 0, 6 s to 8 s. The rank was idle 2 s, waiting for 3B0 of rank 3."
     gap = "Rank 3 idle 27 s to 33 s, 6 s: nothing left to do, and the step ends at a barrier."
     leave = lambda: chromium_page.mouse.move(2, 2)  # noqa: E731
-    for act, said, selected in [
-        (lambda: plot.click(2, 7.0), kept, "2B0"),
-        (leave, kept, "2B0"),
-        (lambda: plot.point(0, 7.0), kept, "2B0"),
-        (lambda: plot.click(2, 7.0), "1F1B. Look at the staircases", ""),
-        (lambda: plot.click(3, 30.5), gap, ""),  # a gap is read and not chosen
-        (leave, gap, ""),
-        (lambda: plot.pic.press("Escape"), "1F1B. Look at the staircases", ""),
+    for act, said in [
+        (lambda: plot.click(2, 7.0), kept),
+        (leave, kept),
+        (lambda: plot.point(0, 7.0), kept),
+        (lambda: plot.click(2, 7.0), "1F1B. Look at the staircases"),
+        (lambda: plot.click(3, 30.5), gap),
+        (leave, gap),
+        (lambda: plot.pic.press("Escape"), "1F1B. Look at the staircases"),
     ]:
         act()
         expect(live).to_contain_text(said)
-        assert studio.selected == selected
-    studio.selected = "1F3"  # chosen in Python
-    bench.push(chromium_page, studio, "selected")
-    expect(live).to_contain_text("1F3, rank 1: forward of micro-batch 3")
 
 
 @bench.both_schemes
@@ -262,57 +214,6 @@ def test_pointing_at_idle_time_says_and_shows_its_cause(chromium_page, root):
     expect(live).to_have_text("Rank 0 idle 4 s to 10 s, 6 s, waiting for 1B0 of rank 1; then 0B0.")
 
 
-def waits_of(studio):
-    """Rank, start, end and what is waited for, as `pllab.simulate.gaps` finds it; parts of one wait are one here."""
-    waits = {}
-    for gap in gaps(studio.schedule, studio.timeline, studio.costs):
-        if gap.duration > 1e-9:
-            waits.setdefault((gap.rank, gap.waited_for), []).append(gap)
-    return [(rank, parts[0].start, parts[-1].end, cause and str(cause)) for (rank, cause), parts in waits.items()]
-
-
-# What the browser works out from the bytes of a schedule: what needs what, by names, every wait, the memory of every
-# rank, and the idle share in both measures.
-WORKED_OUT = """(studios) => studios.map(({ actions: { base64 }, view, options: { changes } }) => {
-  const { readActions, labelOf, runOf, heldOf } = window.parts;
-  const actions = readActions(new DataView(Uint8Array.from(atob(base64), (one) => one.charCodeAt(0)).buffer));
-  const run = runOf(view.runs[0], actions);
-  const name = (i) => labelOf(actions, i, true);
-  const needs = [...actions.rank].map((_, i) => [name(i), run.links.before(i).map(name)]);
-  const waits = run.gaps.map(({ rank, from, to, i }) =>
-    [rank, from, to, i < actions.first[rank + 1] ? name(run.links.sender(i)) : null]);
-  const idleOf = (gaps) => gaps.reduce((all, { from, to }) => all + to - from, 0) / actions.numRanks;
-  const shares = [idleOf(run.gaps) / run.step.length_s, idleOf(run.steadyGaps) / run.steady.length_s];
-  const held = Array.from({ length: actions.numRanks }, (_, rank) => heldOf(actions, rank, changes, run.unit));
-  return [needs, waits, held, ...shares];
-})"""
-
-
-def stairs_of(studio, rank):
-    """What Python says a rank holds, from each moment on; what changes at one moment is one step."""
-    steps = studio.timeline.held_over_time(rank)
-    lasting = dict((round(time, 6), count / studio.schedule.stages_per_rank) for time, count in steps)
-    return list(lasting.items())
-
-
-def test_needs_waits_and_memory_are_pythons(chromium_page, root):
-    studios = [show.BubbleStudio(family, 3, 5, Costs(1.0, 0.9, 0.4, p2p=0.35)) for family in FAMILIES]
-    studios += [show.BubbleStudio("ZB-V", 2, 4, Costs(0.02, 0.018, 0.009, p2p=0.004))]
-    studios += [show.BubbleStudio("ZB-H2", 4, 8, Costs(1.0, 1.0, 1.0, p2p=0.01))]  # whose measures differ
-    answers = chromium_page.evaluate(WORKED_OUT, [bench.traits_of(studio) for studio in studios])
-    for studio, (needed, waits, held, step, steady) in zip(studios, answers, strict=True):
-        present = set(studio.schedule.actions())
-        before = {str(one): {str(need) for need in needs(one, studio.schedule.num_stages, present)} for one in present}
-        assert {name: set(inputs) for name, inputs in needed} == before, studio.family
-        for wait, expected in zip(waits, waits_of(studio), strict=True):
-            assert wait == pytest.approx(expected, abs=1e-5), studio.family
-        for rank, stairs in enumerate(held):
-            assert np.array(stairs) == pytest.approx(np.array(stairs_of(studio, rank)), abs=1e-5), studio.family
-        assert step == pytest.approx(studio.timeline.bubble_fraction, abs=1e-5), studio.family
-        forgiven = 1 - studio.timeline.busy / (studio.timeline.num_ranks * period(studio.timeline))
-        assert steady == pytest.approx(forgiven, abs=1e-5), studio.family
-
-
 # Both measures
 
 
@@ -321,11 +222,8 @@ def test_in_steady_state_zb_h2_reaches_zero_and_says_why(chromium_page):
     root = mount(chromium_page, studio)
     zero, other = Plot(root, 0), Plot(root, 1)
     expect(zero.big).to_have_text("11.1 %")
-    expect(root.get_by_role("button", name="one step")).to_have_attribute("aria-pressed", "true")
-    assert LIGHT.idle in zero.idle_at(3, 1.5)
     root.get_by_role("button", name="steady state").click()
     expect(zero.big).to_have_text("0 %")
-    expect(zero.big).to_have_class(re.compile("pl-none"))
     expect(zero.rest).to_contain_text("a step every 24 s")
     expect(live_of(root)).to_have_text(
         "ZB-H2, no barrier: a rank starts its next step when its own work is done, "
@@ -344,21 +242,34 @@ def test_in_steady_state_zb_h2_reaches_zero_and_says_why(chromium_page):
     assert LIGHT.idle in {colour for rank in range(4) for colour in other.idle_at(rank, 7.0 + rank)}
     zero.pic.focus()
     chromium_page.keyboard.press("b")
-    expect(zero.big).to_have_text("11.1 %")
-    assert not studio.steady
     expect(zero.rest).to_contain_text("one step 27 s")
-    chromium_page.keyboard.press("b")
-    expect(zero.rest).to_contain_text("a step every 24 s")
 
 
-@pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
-def test_words_can_be_read_on_every_tint_that_a_box_can_have(chromium_page, root, look):
-    """Resting, followed, and with a shade for each micro-batch, which goes from 72 % of the hue down to 10 %."""
-    shares = [look.strong, look.pale, look.lit, look.lit_pale, *(0.10 + 0.02 * step for step in range(32))]
-    fills = [mix(hue, look.ground, share) for hue in look.hues.values() for share in shares]
-    inks = chromium_page.evaluate(
-        "([fills, usual]) => fills.map((fill) => window.parts.inkOn(fill, usual))", [fills, look.ink]
-    )
-    assert min(contrast(ink, fill) for ink, fill in zip(inks, fills, strict=True)) >= 4.5
-    resting = [mix(hue, look.ground, share) for hue in look.hues.values() for share in (look.strong, look.pale)]
-    assert {ink for ink, fill in zip(inks, fills, strict=True) if fill in resting} == {look.ink}
+# Large sizes
+
+
+def test_32_by_256_is_one_tint_beside_the_other(chromium_page):
+    """Boxes of about a pixel: nothing but work where a rank works, no outline of it, and long waits stay sharp."""
+    chromium_page.set_viewport_size({"width": 1280, "height": 720})
+    studio = show.BubbleStudio("1F1B", 32, 256, Costs(1.0, 0.9, 0.5))
+    root = mount(chromium_page, studio)
+    long = studio.timeline.makespan
+    plot = Plot(root, view=(0, long), ranks=32)
+    tints = [bytes.fromhex(LIGHT.fill_of(kind)[1:]) for kind in "FB"]
+    for rank in (1, 16, 30):
+        place, end = plot.at(rank, 0.35 * long), plot.at(rank, 0.65 * long)
+        row = plot.pixels(int(place.x), int(place.y + place.box / 2), int(end.x - place.x))
+        seen = [bytes.fromhex(colour[1:]) for colour, _ in row]
+        for channel, ends in enumerate(zip(*tints, strict=True)):
+            assert min(ends) - 12 <= min(one[channel] for one in seen), f"idle ink or an outline on rank {rank}"
+            assert max(one[channel] for one in seen) <= max(ends) + 1
+    for rank, time in ((31, 10.0), (31, long - 10.0), (16, 4.0)):
+        assert LIGHT.idle in plot.idle_at(rank, time)
+    place = plot.at(31, 0)
+    row = [colour for colour, _ in plot.pixels(place.x, place.y + 1, plot.at(31, long).x - place.x)]
+    waits = sum(colour[1:] <= LIGHT.idle_stripe[1:] for colour in row) / len(row)
+    work = studio.timeline.of_rank(31)
+    assert waits == pytest.approx(1 - (work[-1].end - work[0].start) / long, abs=0.02)
+    plot.pic.focus()
+    bench.press(chromium_page, *"++++++++")
+    assert any(re.fullmatch(r"[FB]\d+", one) for one in plot.words()[40:]), "boxes again when zoomed in"
