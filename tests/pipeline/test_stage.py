@@ -75,14 +75,13 @@ def test_tuples_travel_and_whole_numbers_carry_no_gradient(engine: str) -> None:
 
 
 def adds_one() -> nn.Module:
-    """Overwrites its input."""
+    """Overwrites its input, and does not say so."""
     return Apply(lambda x: x.add_(1))
 
 
 @pytest.mark.parametrize(("engine", "recompute"), [("lanes", False), ("pipe", True)])
-@pytest.mark.parametrize("first", [adds_one(), nn.ReLU(inplace=True)], ids=["", "ReLU"])
-def test_a_stage_that_overwrites_its_input_is_named(first: nn.Module, engine: str, recompute: bool) -> None:
-    stages, x = [nn.Linear(4, 4), nn.Sequential(first, nn.Linear(4, 4))], torch.randn(6, 4)
+def test_a_stage_that_overwrites_its_input_unannounced_is_named(engine: str, recompute: bool) -> None:
+    stages, x = [nn.Linear(4, 4), nn.Sequential(adds_one(), nn.Linear(4, 4))], torch.randn(6, 4)
     with pytest.raises(RuntimeError, match="in-place operation") as caught:
         step_on(engine, stages, x, x, make=gpipe, recompute=recompute)
     assert "stage 1, micro-batch 0" in caught.value.__notes__[0]
