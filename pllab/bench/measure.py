@@ -143,7 +143,8 @@ def compare(
         ValueError: there are no runs, no rounds, or no such baseline.
         Implausible: `Comparison.check` failed.
     """
-    check_rounds(repeats, warmup)
+    message = f"repeats={repeats}, warmup={warmup} measure nothing; give at least one repeat and no negative warm-up"
+    require(repeats >= 1 and warmup >= 0, message)
     require(bool(runs), "there are no runs to compare; give at least one")
     require(
         baseline in (None, *runs),
@@ -214,16 +215,6 @@ def check_same_losses(losses: Mapping[str, Sequence[float]], tolerance: float = 
                     f"no race: the loss{at} is {loss:.4f} for {name} and {its:.4f} for {first}, so they do not "
                     "train the same"
                 )
-
-
-def check_rounds(repeats: int, warmup: int) -> None:
-    """Refuse numbers of rounds that measure nothing, before anything is started.
-
-    Raises:
-        ValueError: there is no repeat, or the warm-up is negative.
-    """
-    message = f"repeats={repeats}, warmup={warmup} measure nothing; give at least one repeat and no negative warm-up"
-    require(repeats >= 1 and warmup >= 0, message)
 
 
 def seconds_of(run: Run, clock: Clock, in_step: bool) -> float:

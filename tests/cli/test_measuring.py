@@ -30,7 +30,7 @@ def bench_pipeline(workload: Work = Work(), *, repeats: int = 9) -> StrategyComp
 
 @pytest.fixture(autouse=True)
 def quick_bench(monkeypatch):
-    monkeypatch.setattr("pllab.bench.pipeline_steps.bench_pipeline", bench_pipeline)
+    monkeypatch.setattr("pllab.bench.rivals.bench_pipeline", bench_pipeline)
 
 
 def test_the_table_is_printed_and_the_numbers_written(capsys, tmp_path):
