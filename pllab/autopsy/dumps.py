@@ -11,16 +11,6 @@ from typing import Any
 from pllab.arguments import plain_file, require
 from pllab.autopsy.records import MARK, Call, Record
 
-_NAMES = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "_all_gather_base": "all_gather",
-    "_allgather_base": "all_gather",
-    "allgather_into_tensor": "all_gather",
-    "_reduce_scatter_base": "reduce_scatter",
-    "recv": "receive",
-}
-
 
 def read_records(paths: Sequence[Path]) -> list[Record]:
     """The record of each file, in order of rank; a file of torch's has its rank as the last number of its name.
@@ -131,10 +121,9 @@ def _call(entry: Mapping[str, Any]) -> Call:
 def _name_and_peer(text: str) -> tuple[str, int | None]:
     """`"nccl:all_reduce"` -> all_reduce; `"nccl:send 0->1"` -> send to rank 1; `"nccl:recv 0<-1"` -> from rank 1."""
     name = text.rpartition(":")[2].strip()
-    ends = re.fullmatch(r"(send|recv)\s+(\d+)\s*(?:->|<-)\s*(\d+)", name)
-    if ends:
-        return _NAMES.get(ends[1], ends[1]), int(ends[3])
-    return _NAMES.get(name, name), None
+    if ends := re.fullmatch(r"(send|recv)\s+(\d+)\s*(?:->|<-)\s*(\d+)", name):
+        return "send" if ends[1] == "send" else "receive", int(ends[3])
+    return name, None
 
 
 def _shape(sizes: Sequence[Sequence[int]]) -> tuple[int, ...]:
