@@ -181,15 +181,22 @@ def dropped(layer: nn.Module) -> list[torch.Tensor]:
     return seen
 
 
-def run_in_a_stage(layers: nn.Module, x: torch.Tensor) -> None:
-    """The forwards of micro-batch 0, of the same again, and of micro-batch 1."""
-    work = StageWork(Stage(0, layers, torch.device("cpu")), 7)
+def masks(model: nn.Module, places: list[nn.Module], stage: nn.Module, x: torch.Tensor) -> list[list[torch.Tensor]]:
+    """The masks of two steps, and then of micro-batches 0, 0 again, and 1 of a stage."""
+    seen = [dropped(place) for place in places]
+    ids, labels = batch()
+    torch.manual_seed(5)
+    for _ in range(2):
+        model(ids, labels=labels)
+    assert torch.equal(*comm.all_gather_object(torch.get_rng_state()))
+    work = StageWork(Stage(0, stage, torch.device("cpu")), 7)
     for microbatch in (0, 0, 1):
         work.run(microbatch, [x])
+    return seen
 
 
 def assert_masks(seen: list[torch.Tensor], *, are_equal: bool) -> None:
-    """Masks of two steps and then of the three forwards in a stage, here and on the other rank."""
+    """They follow the seed and the micro-batch, and are equal on both ranks or differ."""
     first, second, once, again, other = seen
     assert not torch.equal(first, second)
     assert torch.equal(once, again) and not torch.equal(once, other)
@@ -199,16 +206,9 @@ def assert_masks(seen: list[torch.Tensor], *, are_equal: bool) -> None:
 
 @PROGRAMS.add()
 def masks_differ_between_heads_of_two_ranks_and_are_equal_where_values_are_whole(rank: int, size: int) -> None:
-    """They follow the seed, in a plain run and inside a stage, and there the micro-batch."""
-    ids, labels = batch()
     model = tensor_parallel(plain(dropout=0.5))
-    first = model.transformer.h[0]
-    heads, features = dropped(first.attn), dropped(first.mlp)
-    torch.manual_seed(5)
-    for _ in range(2):
-        model(ids, labels=labels)
-    assert torch.equal(*comm.all_gather_object(torch.get_rng_state()))
-    run_in_a_stage(layers_of(model)[1], torch.ones(ROWS, TIME, WIDTH))
+    first, x = model.transformer.h[0], torch.ones(ROWS, TIME, WIDTH)
+    heads, features = masks(model, [first.attn, first.mlp], layers_of(model)[1], x)
     assert heads[0].shape == (ROWS, 2, TIME, TIME)
     assert_masks(heads, are_equal=False)
     assert_masks(features, are_equal=True)
@@ -216,15 +216,10 @@ def masks_differ_between_heads_of_two_ranks_and_are_equal_where_values_are_whole
 
 @PROGRAMS.add()
 def masks_of_two_slices_of_time_differ(rank: int, size: int) -> None:
-    ids, labels = batch()
     model = tensor_parallel(plain(dropout=0.5, attn_implementation="sdpa"), sequence_parallel=True)
     first = model.transformer.h[0]
-    slices = [dropped(place) for place in (model.transformer.drop, first.attn.last_dropout, first.mlp.dropout)]
-    torch.manual_seed(5)
-    for _ in range(2):
-        model(ids, labels=labels)
-    run_in_a_stage(nn.Sequential(*layers_of(model)[:2]), ids)
-    for seen in slices:
+    places = [model.transformer.drop, first.attn.last_dropout, first.mlp.dropout]
+    for seen in masks(model, places, nn.Sequential(*layers_of(model)[:2]), batch()[0]):
         assert seen[0].shape == HALF
         assert_masks(seen, are_equal=False)
 
@@ -290,10 +285,9 @@ def test_on_a_mesh_each_pair_of_ranks_has_a_model_and_a_batch_of_its_own() -> No
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", [GPT2LMHeadModel, GPT2LMHeadModelParallel])
-def test_alone_it_is_the_plain_model(mode: str, kind: type[GPT2LMHeadModel]) -> None:
+def test_alone_it_is_the_plain_model(mode: str) -> None:
     whole = plain()
-    model = kind(whole.config)
+    model = GPT2LMHeadModel(whole.config)
     model.load_state_dict(whole.state_dict())
     model.get_parameter(FROZEN).requires_grad_(False)
     loss, logits, gradients = expected_step()
