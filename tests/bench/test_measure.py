@@ -27,11 +27,12 @@ class Weather:
         return step
 
 
-def test_runs_alternate_and_the_warm_up_is_dropped() -> None:
+def test_runs_alternate_and_neither_the_warm_up_nor_what_is_done_before_a_run_is_timed() -> None:
     weather = Weather(drift=1.0)
-    result = compare({"a": weather.run("a", 1.0), "b": weather.run("b", 1.0)}, repeats=2, warmup=1, clock=weather.clock)
-    assert weather.calls == ["a", "b"] * 3
-    assert result.seconds == {"a": (3.0, 5.0), "b": (4.0, 6.0)}
+    runs, before = ({name: weather.run(each + name, 1.0) for name in "ab"} for each in ("", "before "))
+    result = compare(runs, repeats=2, warmup=1, before=before, clock=weather.clock)
+    assert weather.calls == ["before a", "a", "before b", "b"] * 3
+    assert result.seconds == {"a": (6.0, 10.0), "b": (8.0, 12.0)}
 
 
 @pytest.mark.parametrize(
@@ -60,13 +61,9 @@ def test_a_speed_up_is_a_median_of_rounds_or_nothing(
 
 def test_more_speed_than_devices_is_refused() -> None:
     weather = Weather()
+    runs = {"plain": weather.run("plain", 14.4), "pipe": weather.run("pipe", 1.0)}
     with pytest.raises(Implausible, match=r"speed-up failed: pipe is 14\.40x as fast on 2 devices"):
-        compare(
-            {"plain": weather.run("plain", 14.4), "pipe": weather.run("pipe", 1.0)},
-            repeats=3,
-            num_devices=2,
-            clock=weather.clock,
-        )
+        compare(runs, repeats=3, num_devices=2, clock=weather.clock)
     check_speedup(2.1, 2)  # noise
     with pytest.raises(Implausible):
         check_speedup(2.3, 2)
@@ -121,12 +118,3 @@ def test_ranks_in_step_agree_on_the_slowest() -> None:
     results = launch(measure_together, 2, backend="gloo", timeout_s=60.0)
     for result in results:
         assert result.seconds == {"a": (3.0, 3.0), "b": (2.0, 2.0)}
-
-
-def test_what_is_done_before_a_run_is_not_timed() -> None:
-    weather = Weather()
-    runs = {name: weather.run(name, seconds) for name, seconds in (("a", 1.0), ("b", 2.0))}
-    before = {name: weather.run(f"before {name}", 9.0) for name in runs}
-    result = compare(runs, repeats=2, warmup=0, before=before, clock=weather.clock)
-    assert weather.calls == ["before a", "a", "before b", "b"] * 2
-    assert result.seconds == {"a": (1.0, 1.0), "b": (2.0, 2.0)}

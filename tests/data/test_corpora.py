@@ -32,10 +32,9 @@ def test_docs_are_prose_enough_to_train_on():
 
 
 def test_docs_splits_share_no_paragraph_and_hold_out_a_tenth():
-    assert load_examples("docs", "train", limit=3) == load_examples()[:3]
-    train = [example.target for example in load_examples()]
-    validation = [example.target for example in load_examples("docs", "validation")]
-    assert len(set(train) | set(validation)) == len(train) + len(validation)
+    train, validation = load_examples("docs"), load_examples("docs", "validation")
+    assert load_examples("docs", limit=3) == train[:3]
+    assert len({*train, *validation}) == len(train) + len(validation)
     assert 0.08 < len(validation) / (len(train) + len(validation)) < 0.12
 
 
@@ -64,12 +63,9 @@ def test_number_splits_are_disjoint_and_repeatable(number_words):
 def write(file: Path, rows):
     """Write rows in the format that the file's ending names."""
     table = datasets.Dataset.from_list(rows)
-    if file.suffix in (".json", ".jsonl"):
-        table.to_json(file, lines=file.suffix == ".jsonl")
-    elif file.suffix == ".csv":
-        table.to_csv(file)
-    else:
-        table.to_parquet(file)
+    writers = {".jsonl": table.to_json, ".json": partial(table.to_json, lines=False)}
+    writers |= {".csv": table.to_csv, ".parquet": table.to_parquet}
+    writers[file.suffix](file)
     return file
 
 
