@@ -10,11 +10,12 @@ from pllab.models.new_gpt2 import gpt2_config
 
 if TYPE_CHECKING:
     from pllab.models.gpt2 import GPT2LMHeadModelParallel
-    from pllab.models.layers import layer_costs, layers_of
+    from pllab.models.layers import cut, layer_costs, layers_of
     from pllab.models.slices import tensor_parallel
 
 __all__ = [
     "GPT2LMHeadModelParallel",
+    "cut",
     "gpt2_config",
     "layer_costs",
     "layers_of",
