@@ -8,18 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pllab.arguments import plain_file
-from pllab.autopsy.records import MARK, Call, Record, whole
-
-_NAMES = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "_all_gather_base": "all_gather",
-    "_allgather_base": "all_gather",
-    "allgather_into_tensor": "all_gather",
-    "_reduce_scatter_base": "reduce_scatter",
-    "recv": "receive",
-}
+from pllab.arguments import plain_file, require
+from pllab.autopsy.records import MARK, Call, Record
 
 
 def read_records(paths: Sequence[Path]) -> list[Record]:
@@ -28,23 +18,14 @@ def read_records(paths: Sequence[Path]) -> list[Record]:
     Example: `read_records([Path("trace_0"), Path("trace_1")])`.
 
     Raises:
-        ValueError: a file is missing, is not a record, or asks for more than plain values; or two of ours are of jobs
-            of different size.
+        ValueError: a file is missing, is not a record, or asks for more than plain values.
     """
-    found = [(*_read(path), path) for path in paths]
-    records = sorted((record for record, _, _ in found), key=lambda record: record.rank)
-    sizes = {record.world_size: path for record, is_ours, path in found if is_ours}  # torch's may not know it
-    if len(sizes) > 1:
-        told = " and ".join(f"{str(path)!r} is of a job of {size} ranks" for size, path in sizes.items())
-        raise ValueError(f"{told}; give the files of one job")
-    return records
+    return sorted(map(_read, paths), key=lambda record: record.rank)
 
 
-def _read(path: Path) -> tuple[Record, bool]:
-    """The record of a file, and whether it is one of ours."""
+def _read(path: Path) -> Record:
     try:
-        values = _values(plain_file(path).read_bytes())
-        return _record(values, path), MARK in values
+        return _record(_values(plain_file(path).read_bytes()), path)
     except OSError as error:
         raise ValueError(f"{str(path)!r} cannot be read ({error.strerror}); give the dump of each rank") from None
     except ValueError as error:
@@ -52,14 +33,13 @@ def _read(path: Path) -> tuple[Record, bool]:
 
 
 def _values(data: bytes) -> Any:
-    """A dump begins with a brace if it is JSON, and with the byte 0x80 if it is a pickle."""
+    """A dump begins with the byte 0x80 if it is a pickle, and is JSON otherwise."""
     if data[:1] == b"\x80":
         return read_pickle(data)
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        kind = "JSON" if data.lstrip()[:1] == b"{" else "JSON or a pickle"
-        raise ValueError(f"it is not {kind} ({str(error).partition(chr(10))[0]})") from None
+        raise ValueError(f"it is not JSON or a pickle ({error})") from None
 
 
 class _AsksForCode(ValueError):
@@ -93,26 +73,22 @@ def read_pickle(data: bytes) -> Any:
 
 
 def _record(found: Any, path: Path) -> Record:
-    if not isinstance(found, Mapping):
-        raise ValueError(f"it holds a {type(found).__name__}, and a record is a dictionary")
-    if MARK in found:
-        return Record.from_json(found)
-    if "entries" not in found:
-        raise ValueError("it has neither the entries of torch's flight recorder nor those of pllab's")
-    numbers = re.findall(r"\d+", path.stem if path.suffix in (".json", ".pkl", ".pickle") else path.name)
-    if not numbers:
-        raise ValueError("its name has no number, and torch writes the rank there alone; call it trace_0 for rank 0")
     try:
+        if MARK in found:
+            return Record.from_json(found)
+        numbers = re.findall(r"\d+", path.stem if path.suffix in (".json", ".pkl", ".pickle") else path.name)
+        told = "its name has no number, and torch writes the rank there alone; call it trace_0 for rank 0"
+        require(bool(numbers), told)
         return _of_torch(found, int(numbers[-1]))
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError, OverflowError) as error:
-        raise ValueError(f"an entry has another form than torch's ({error!r})") from None
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
+        raise ValueError(f"a part of it is missing or has another form than torch's or ours ({error!r})") from None
 
 
 def _of_torch(found: Mapping[str, Any], rank: int) -> Record:
     """A dump of torch, which numbers collectives from 1 in each group, and messages between two ranks separately."""
     groups = found.get("pg_config") or {}
     sizes = [len(re.findall(r"\d+", str(group.get("ranks", "")))) for group in groups.values()]
-    entries = sorted(found["entries"], key=lambda entry: whole(entry["record_id"]))
+    entries = sorted(found["entries"], key=lambda entry: entry["record_id"])
     calls = tuple(_call(entry) for entry in entries)
     standing = next((entry for entry, call in zip(entries, calls, strict=True) if not call.finished), None)
     stack = tuple(map(_line, standing.get("frames") or ())) if standing else ()
@@ -127,29 +103,27 @@ def _call(entry: Mapping[str, Any]) -> Call:
     ended = entry.get("time_discovered_completed_ns") or 0
     frames = [_line(frame) for frame in entry.get("frames") or ()]
     own = [line for line in frames if not line.startswith(("distributed_c10d.py", "c10d_logger.py"))]
-    group = entry["process_group"]
     return Call(
-        number=whole(entry["record_id" if is_p2p else "collective_seq_id"]),
+        number=entry["record_id" if is_p2p else "collective_seq_id"],
         name=name,
         shape=_shape(sizes),
         dtype=str(dtypes[0]),
         peer=peer,
         finished=bool(entry.get("retired")) or entry["state"] == "completed" or bool(ended),
-        started_s=whole(entry["time_created_ns"]) / 1e9,
-        finished_s=whole(ended) / 1e9 or None,
+        started_s=entry["time_created_ns"] / 1e9,
+        finished_s=ended / 1e9 or None,
         where=own[0] if own else "",
-        group=" ".join(map(str, group)) if isinstance(group, Sequence) and not isinstance(group, str) else str(group),
-        order=whole(entry["collective_seq_id"]),
+        group=" ".join(map(str, entry["process_group"])),
+        order=entry["collective_seq_id"],
     )
 
 
 def _name_and_peer(text: str) -> tuple[str, int | None]:
     """`"nccl:all_reduce"` -> all_reduce; `"nccl:send 0->1"` -> send to rank 1; `"nccl:recv 0<-1"` -> from rank 1."""
     name = text.rpartition(":")[2].strip()
-    ends = re.fullmatch(r"(send|recv)\s+(\d+)\s*(?:->|<-)\s*(\d+)", name)
-    if ends:
-        return _NAMES.get(ends[1], ends[1]), int(ends[3])
-    return _NAMES.get(name, name), None
+    if ends := re.fullmatch(r"(send|recv)\s+(\d+)\s*(?:->|<-)\s*(\d+)", name):
+        return "send" if ends[1] == "send" else "receive", int(ends[3])
+    return name, None
 
 
 def _shape(sizes: Sequence[Sequence[int]]) -> tuple[int, ...]:

@@ -8,8 +8,7 @@ cut_steps.py       the layers of a GPT-2, and what ways to cut them gain        
 zero_steps.py      what ZeRO's stages hold and send                                    lesson 13
 entrants.py        whole trainings; racing.py: in turn, with reasons                   lesson 16
 missing_time.py    where a pipe loses time against its prediction                      lesson 16
-rivals.py          ours against PyTorch's class for the same job                       bench data-parallel, fsdp, tensor
-pipeline_steps.py  the pipe, one lane, PyTorch's pipeline, and the machine             bench pipeline
+rivals.py          ours against PyTorch's class for the same job       bench data-parallel, fsdp, tensor, pipeline
 fidelity.py        predicted against measured                                          bench fidelity
 document.py        docs/measured.md from the recorded results
 """

@@ -22,21 +22,13 @@ def fill(text: str, results: Path) -> str:
     """The text with the results between its marks.
 
     Example: `fill(page, Path("assets/results"))` is the page again, if it is up to date.
-
-    Raises:
-        ValueError: a mark names a bench that is not recorded.
     """
     return between_marks(text, r"measured: (\w+)", lambda mark: _section(mark[2], results))
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Fill a file from a folder of results; 0 when done."""
-    if len(arguments) != 2:
-        sys.stderr.write("name the file and the folder of results: docs/measured.md assets/results\n")
-        return 2
-    file, results = map(Path, arguments)
+def main(file: Path, results: Path) -> None:
+    """Fill a file from a folder of results."""
     file.write_text(fill(file.read_text(), results))
-    return 0
 
 
 def between_marks(text: str, mark: str, write: Callable[[re.Match[str]], str]) -> str:
@@ -62,10 +54,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], num_right: int | N
 
 def _section(name: str, results: Path) -> str:
     """The results of one bench under its command."""
-    path = results / f"{name}_cpu2.json"
-    if not path.exists():
-        raise ValueError(f"{name!r} is not recorded; run its bench with --json {path}, or take the mark out")
-    record = json.loads(path.read_text())
+    record = json.loads((results / f"{name}_cpu2.json").read_text())
     tables = [table(record["head"], record["rows"])] if "rows" in record else []
     if "comparison" in record:
         tables = [_rivals(record)]
@@ -85,4 +74,4 @@ def _rivals(record: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(*map(Path, sys.argv[1:]))

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.bench.measure import Comparison, Spread, compare
+from pllab.bench.measure import Comparison, Run, Spread, compare
 from pllab.bench.workloads import Workload
 from pllab.parallel import DataParallel, plan_buckets
 from pllab.schedule import Action, Kind
@@ -79,15 +79,6 @@ def _throw(number: torch.Tensor) -> None:
             comm.send(number, to=other)
 
 
-class _Kind(NamedTuple):
-    """What a lesson calls a message, a call that sends `num_messages` of them, and what is special about it."""
-
-    what: str
-    num_messages: int
-    call: Callable[[], object]
-    why: str
-
-
 def message_table(lesson: str, repeats: int = 40) -> str:
     """Time what each lesson up to this one calls a message, in turn, on the ranks of the group; a row for each.
 
@@ -102,18 +93,19 @@ def message_table(lesson: str, repeats: int = 40) -> str:
     """
     numbers = torch.zeros(64, device=comm.own_device())
     in_a_row = [numbers] * _NUM_IN_A_ROW
-    every = {
-        "01": _Kind("one way: half of there and back", 2, partial(_throw, numbers), "one message at a time"),
-        "03": _Kind("every rank passes it on", 1, partial(comm.ring_pass, numbers), "all at once; the slowest counts"),
-        "05": _Kind("all-reduces in a row, each", len(in_a_row), partial(_send_all, in_a_row), "late ranks delay all"),
-        "06": _Kind("one all-reduce", 1, partial(comm.all_reduce, numbers), "all ranks start together"),
+    # What the lesson calls a message, what sends it, how many of them that is, and what is special about it.
+    every: dict[str, tuple[str, Run, int, str]] = {
+        "01": ("one way: half of there and back", partial(_throw, numbers), 2, "one message at a time"),
+        "03": ("every rank passes it on", partial(comm.ring_pass, numbers), 1, "all at once; the slowest counts"),
+        "05": ("all-reduces in a row, each", partial(_send_all, in_a_row), len(in_a_row), "late ranks delay all"),
+        "06": ("one all-reduce", partial(comm.all_reduce, numbers), 1, "all ranks start together"),
     }
     kinds = {name: kind for name, kind in every.items() if name <= lesson}
-    times = compare({name: kind.call for name, kind in kinds.items()}, repeats, 3, in_step=True)
+    times = compare({name: call for name, (_, call, _, _) in kinds.items()}, repeats, 3, in_step=True)
     rows = [f"{f'64 numbers, real, {comm.world_size()} ranks':37}us (quartiles)    conditions"]
-    for name, kind in kinds.items():
-        took = times.time(name).scaled(1e6 / kind.num_messages)
-        rows.append(f"{name}  {kind.what:33}{took.text(0):17} {kind.why}")
+    for name, (what, _, num_messages, why) in kinds.items():
+        took = times.time(name).scaled(1e6 / num_messages)
+        rows.append(f"{name}  {what:33}{took.text(0):17} {why}")
     return "\n".join(rows)
 
 
@@ -256,16 +248,12 @@ def bench_link(workload: Workload = _GRADIENTS, repeats: int = 5) -> LinkBench:
 
 
 class _Moments(NamedTuple):
-    """The moments of one step on the monotonic clock; `arrived` has one for each gradient."""
+    """The moments of one step on the monotonic clock; `arrived` has one for each gradient, and `end` is the last."""
 
     start: float
     middle: float
+    end: float
     arrived: dict[int, float]
-
-    @property
-    def end(self) -> float:
-        """When the last gradient is there."""
-        return max(self.arrived.values())
 
 
 class _HookedTrainer:
@@ -292,7 +280,7 @@ class _HookedTrainer:
         loss = self._model(input_ids=self._tokens, labels=self._tokens).loss
         middle = time.monotonic()
         loss.backward()
-        return _Moments(start, middle, self._arrived)
+        return _Moments(start, middle, max(self._arrived.values()), self._arrived)
 
 
 def _measure_link(rank: int, world_size: int, workload: Workload, repeats: int) -> LinkBench:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pllab import comm
 from pllab.bench.entrants import Entrant, Track
-from pllab.bench.measure import Comparison, check_rounds, check_same_losses, compare, speedup
+from pllab.bench.measure import Comparison, check_same_losses, compare, speedup
 from pllab.show import Figure, Race, chart, figure
 from pllab.show.boxes import IDLE
 from pllab.show.theme import LIGHT
@@ -180,11 +180,10 @@ def race(
     Example: `race(package_entrants(track), track).winner()`. Two processes are started, each with one compute thread.
 
     Raises:
-        ValueError: there is no round, or an entrant cannot travel to another process.
-        RankError: an entrant raised, or all were not done after 300 s.
+        ValueError: an entrant cannot travel to another process.
+        RankError: an entrant raised, there is no round, or all were not done after 300 s.
         Implausible: losses differ, or a speed-up is impossible.
     """
-    check_rounds(num_rounds, 1)
 
     def show(_rank: int, lap: tuple[str, int, float]) -> None:
         name, number, seconds = lap

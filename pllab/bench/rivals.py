@@ -3,12 +3,17 @@
     data-parallel   DataParallel               torch DDP, and no communication at all
     fsdp            FullyShardedDataParallel   torch FSDP2
     tensor          tensor_parallel            torch DTensor, and the whole model on every rank
-    pipeline        Pipe                       torch GPipe, and what the machine allows (pipeline_steps.py)
+    pipeline        Pipe                       torch GPipe, one lane, all cores, and what the machine allows
 
 Two ways are compared only if both computed the same loss or the same gradients.
+
+All ways of a pipeline alternate on two ranks, because PyTorch's needs two; while rank 0 measures a way that runs in one
+process, rank 1 waits. The yardstick is what the machine allows: both lanes run their halves at the same time without
+waiting, and the time is multiplied by (m + p - 1) / m for the clock's bubble.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -16,21 +21,29 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor import parallel as by_torch
 from torch.nn.parallel import DistributedDataParallel
 from transformers.pytorch_utils import Conv1D
 
 from pllab import comm
-from pllab.bench.measure import Comparison, Run, check_rounds, check_same_losses, compare
-from pllab.bench.workloads import Workload
-from pllab.comm.devices import is_gpu
+from pllab.bench.measure import Comparison, Run, check_same_losses, compare
+from pllab.bench.workloads import Layers, PipelineWorkload, Workload, row_loss
+from pllab.comm.devices import compute_threads, is_gpu, num_cores
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients
-from pllab.show.theme import count_of
+from pllab.pipeline import Pipe
 
-_GRADIENTS = Workload()
-_SPLIT = Workload(batch_size=4, num_tokens=128)
+SEQUENTIAL = "sequential micro-batches, one device"
+PIPE = "Pipe"
+FREE = "both stages, nobody waits"
+PLAIN = "plain model, all cores"
+TORCH = "torch GPipe, 2 ranks"
+
+_NUM_RANKS = 2
+_DEADLINE_S = 1800.0  # of a whole bench
+_GRADIENTS, _SPLIT, _PIPELINE = Workload(), Workload(batch_size=4, num_tokens=128), PipelineWorkload()
 
 
 @dataclass(frozen=True)
@@ -54,67 +67,54 @@ class Rivals:
         return f"{self.about}\n{self.comparison.table()}\n{self.ours} to {self.theirs}: {ratio.text(3)}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rounds:
-    """On how many ranks the ways take turns, and how often.
-
-    Raises:
-        ValueError: there are no rounds.
-    """
-
-    world_size: int = 2
-    """Ranks, each with one thread on a CPU or one GPU."""
-    repeats: int = 9
-    """Rounds that count."""
-    warmup: int = 1
-    """Rounds before."""
-    timeout_s: float = 600.0
-    """The most seconds that the measurement may take."""
-
-    def __post_init__(self) -> None:
-        check_rounds(self.repeats, self.warmup)
-
-
-_ROUNDS, _SPLIT_ROUNDS = Rounds(), Rounds(warmup=2)
-
-
-def bench_data_parallel(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUNDS) -> Rivals:
-    """Measure one step (forward, backward, average, AdamW) of GPT-2 by ways to average gradients.
+def bench_data_parallel(workload: Workload = _GRADIENTS, repeats: int = 9, warmup: int = 1) -> Rivals:
+    """Measure one step (forward, backward, average, AdamW) of GPT-2 by ways to average gradients, on two ranks.
 
     Example: `print(bench_data_parallel().table())` takes about half a minute on two cores.
 
     Args:
         workload: the model and the batch per rank; by default 6 layers of 256, 1 x 192 tokens, which is
             little to compute for 21 MB of gradients, so that sending them shows.
-        rounds: ranks and repetitions.
+        repeats: rounds that count.
+        warmup: rounds before.
 
     Raises:
-        RankError: a check of the comparison failed, the ways did not train the same model, or it took too long.
+        RankError: a check of the comparison failed, the ways did not train the same model, or it took over 30 minutes.
     """
-    return _alternating(DATA_PARALLEL, workload, rounds)
+    return _alternating(DATA_PARALLEL, workload, repeats, warmup)
 
 
-def bench_fsdp(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUNDS) -> Rivals:
-    """Measure one step of GPT-2 with parameters, gradients and optimizer sharded over the ranks, against FSDP2.
+def bench_fsdp(workload: Workload = _GRADIENTS, repeats: int = 9, warmup: int = 1) -> Rivals:
+    """Measure one step of GPT-2 with parameters, gradients and optimizer sharded over two ranks, against FSDP2.
 
     Example: `print(bench_fsdp().table())` takes about half a minute on two cores.
+
+    Args:
+        workload: the model and the batch per rank.
+        repeats: rounds that count.
+        warmup: rounds before.
 
     Raises:
         RankError: as for `bench_data_parallel`.
     """
-    return _alternating(FULLY_SHARDED, workload, rounds)
+    return _alternating(FULLY_SHARDED, workload, repeats, warmup)
 
 
-def bench_tensor(workload: Workload = _SPLIT, rounds: Rounds = _SPLIT_ROUNDS) -> Rivals:
-    """Measure forward and backward of a GPT-2 whose layers are split over the ranks, with the loss on split logits.
+def bench_tensor(workload: Workload = _SPLIT, repeats: int = 9, warmup: int = 2) -> Rivals:
+    """Measure forward and backward of a GPT-2 whose layers are split over two ranks, with the loss on split logits.
 
     Example: `print(bench_tensor().table())` takes about half a minute on two cores. All ranks see the same batch.
     Updates are left out of the time: they work on slices without a message.
 
+    Args:
+        workload: the model and its batch.
+        repeats: rounds that count.
+        warmup: rounds before.
+
     Raises:
         RankError: as for `bench_data_parallel`.
     """
-    return _alternating(TENSOR_PARALLEL, workload, rounds, is_split=True)
+    return _alternating(TENSOR_PARALLEL, workload, repeats, warmup, is_split=True)
 
 
 Way = Callable[[GPT2LMHeadModelParallel], nn.Module]
@@ -135,13 +135,15 @@ def _split(model: GPT2LMHeadModelParallel) -> nn.Module:
     return tensor_parallel(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True)
 
 
-def _alternating(ways: dict[str, Way], workload: Workload, rounds: Rounds, *, is_split: bool = False) -> Rivals:
-    given = (ways, workload, rounds, is_split)
-    return comm.launch(_alternate, rounds.world_size, *given, timeout_s=rounds.timeout_s)[0]
+def _alternating(
+    ways: dict[str, Way], workload: Workload, repeats: int, warmup: int, *, is_split: bool = False
+) -> Rivals:
+    given = (ways, workload, repeats, warmup, is_split)
+    return comm.launch(_alternate, _NUM_RANKS, *given, timeout_s=_DEADLINE_S)[0]
 
 
 def _alternate(
-    rank: int, world_size: int, ways: dict[str, Way], workload: Workload, rounds: Rounds, is_split: bool
+    rank: int, world_size: int, ways: dict[str, Way], workload: Workload, repeats: int, warmup: int, is_split: bool
 ) -> Rivals:
     """Time all ways in turn, in step with the other ranks.
 
@@ -154,13 +156,12 @@ def _alternate(
     steps: dict[str, Run] = {name: each.both if is_split else each.step for name, each in made.items()}
     before: dict[str, Run] = {name: each.update for name, each in made.items()} if is_split else {}
     tokens = workload.tokens * (1 if is_split else world_size)
-    about: Any = {"baseline": theirs, "tokens": tokens, "before": before, "in_step": True}
-    comparison = compare(steps, rounds.repeats, rounds.warmup, **about)
+    comparison = compare(steps, repeats, warmup, baseline=theirs, tokens=tokens, before=before, in_step=True)
     check_same_work({name: each.loss.item() for name, each in made.items()}, theirs)
     reason = getattr(made[ours].model, "reason", "")
     what, whose = ("forward and backward", "on all") if is_split else ("one training step", "each")
     said = (
-        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {count_of(world_size, 'rank')}, "
+        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {world_size} ranks, "
         f"{workload.batch_size} x {workload.num_tokens} tokens {whose}{'; ' if reason else ''}{reason}."
     )
     return Rivals(said, workload, ours, theirs, comparison)
@@ -207,6 +208,102 @@ def check_same_work(losses: Mapping[str, float], reference: str) -> None:
     right = losses[reference]
     told = {way: [loss] for way, loss in losses.items() if way != "no communication"}
     check_same_losses({reference: [right], **told}, 0.01 * abs(right))
+
+
+def bench_pipeline(workload: PipelineWorkload = _PIPELINE, repeats: int = 9) -> Rivals:
+    """Measure one forward and backward of the layers in every way.
+
+    Example: `print(bench_pipeline().table())` takes about a minute on two cores.
+
+    Args:
+        workload: layers and batch; by default 8 blocks of 256, 16 x 128 tokens in 8 micro-batches.
+        repeats: rounds that count.
+
+    Raises:
+        RankError: a check of the comparison failed, the ways had other gradients, or it took over 30 minutes.
+    """
+    given = (workload, repeats)
+    comparison = comm.launch(_pipelines_alternate, _NUM_RANKS, *given, backend="gloo", timeout_s=_DEADLINE_S)[0]
+    return pipeline_rivals(workload, comparison)
+
+
+def pipeline_rivals(workload: PipelineWorkload, comparison: Comparison) -> Rivals:
+    """The result, with what follows from the seconds: the share of what the machine allows, and the speed-up."""
+    m = workload.num_microbatches
+    allowed = comparison.ratio(FREE, PIPE).scaled((m + 1) / m)
+    about = (
+        f"forward and backward of {workload.num_layers} GPT-2 blocks of width {workload.width}, "
+        f"{workload.batch_size} x {workload.num_tokens} tokens in {m} micro-batches, two stages. "
+        f"What the machine allows ({FREE}, times {m + 1}/{m}) over {PIPE}: {allowed.text(3)}. "
+        f"One lane over {PIPE}: {comparison.ratio(SEQUENTIAL, PIPE).text(3)}."
+    )
+    return Rivals(about, workload, PIPE, TORCH, comparison)
+
+
+def _pipelines_alternate(rank: int, world_size: int, work: PipelineWorkload, repeats: int) -> Comparison:
+    """Time all ways on rank 0; rank 1 takes part only in PyTorch's pipeline, and waits otherwise."""
+    layers, lanes = Layers(work), ["cpu:0", "cpu:1"]
+    stages = layers.stages(world_size)
+    with (
+        ThreadPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        Pipe.from_partitions(stages, lanes, num_microbatches=work.num_microbatches) as pipe,
+    ):
+        with torch.no_grad():
+            middle = [stages[0](part) for part in layers.parts]
+        ways: dict[str, Run] = {
+            SEQUENTIAL: partial(_in_turn, layers),
+            PIPE: lambda: row_loss(pipe(layers.batch)).backward(),
+            FREE: lambda: list(pool.map(_alone, stages, (layers.parts, middle), (torch.sum, row_loss))),
+            PLAIN: partial(_at_once, layers),
+        }
+        if rank == 0:
+            check_same_gradients(layers.whole, ways[SEQUENTIAL], ways[PIPE], ways[PLAIN])
+        else:
+            ways = dict.fromkeys(ways, lambda: None)
+        ways[TORCH] = _by_pytorch(rank, stages, layers)
+        return compare(ways, repeats, num_devices=world_size, tokens=work.tokens, in_step=True)
+
+
+def _in_turn(layers: Layers) -> None:
+    """One micro-batch after another: the memory of a pipeline without its second device."""
+    for part in layers.parts:
+        (row_loss(layers.whole(part)) / len(layers.parts)).backward()
+
+
+def _alone(stage: nn.Module, parts: Sequence[torch.Tensor], loss: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """All forwards of a stage, then all its backwards, as a lane does in GPipe, on inputs computed in advance."""
+    for output in reversed([stage(part.detach().requires_grad_()) for part in parts]):
+        loss(output).backward()
+
+
+def _at_once(layers: Layers) -> None:
+    """The whole batch, with every core."""
+    with compute_threads(num_cores()):
+        row_loss(layers.whole(layers.batch)).backward()
+
+
+def _by_pytorch(rank: int, stages: Sequence[nn.Module], layers: Layers) -> Run:
+    """PyTorch's GPipe, with one stage on each rank."""
+    stage = PipelineStage(stages[rank], rank, len(stages), torch.device("cpu"))
+    schedule = ScheduleGPipe(stage, len(layers.parts), row_loss)
+    if rank == 0:
+        return partial(schedule.step, layers.batch)
+    return partial(schedule.step, target=torch.zeros(len(layers.batch)))
+
+
+def check_same_gradients(model: nn.Module, *ways: Run) -> None:
+    """Refuse to time ways whose gradients differ from those of the first.
+
+    Raises:
+        AssertionError: a gradient differs, or a way leaves one out.
+    """
+    right: list[torch.Tensor | None] = []
+    for step in ways:
+        model.zero_grad()
+        step()
+        gradients = [parameter.grad for parameter in model.parameters()]
+        right = right or gradients
+        torch.testing.assert_close(gradients, right, rtol=1e-4, atol=1e-4)
 
 
 def tensor_parallel_by_pytorch(model: GPT2LMHeadModelParallel) -> nn.Module:

@@ -18,7 +18,7 @@ _BENCHES = {
     "data-parallel": "pllab.bench.rivals:bench_data_parallel",
     "fsdp": "pllab.bench.rivals:bench_fsdp",
     "fidelity": "pllab.bench.fidelity:bench_fidelity",
-    "pipeline": "pllab.bench.pipeline_steps:bench_pipeline",
+    "pipeline": "pllab.bench.rivals:bench_pipeline",
     "tensor": "pllab.bench.rivals:bench_tensor",
 }
 

@@ -11,7 +11,7 @@ process and four processes with the same seed train on the same samples in the s
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pllab.arguments import require, whole_number
+from pllab.arguments import require
 
 Remainder = Literal["pad", "drop"]
 T_co = TypeVar("T_co", covariant=True)
@@ -51,9 +51,6 @@ class Partition(Dataset[T_co]):
 
     def __getitem__(self, position: int) -> T_co:
         return self.data[self.index[position]]
-
-    def __iter__(self) -> Iterator[T_co]:
-        return (self.data[i] for i in self.index)
 
 
 class DataPartitioner(Generic[T_co]):
@@ -159,30 +156,14 @@ def partition_dataset(
 
     Source: `partition_dataset` of the course; the policies are those of torch.utils.data.DistributedSampler.
     """
-    per_rank = rank_batch_size(batch_size, rank, world_size)
-    require(remainder in ("pad", "drop"), f'remainder {remainder!r} is not a policy; choose "pad" or "drop"')
-    shares = RankShares(dataset, rank, world_size, batch_size, seed, remainder, shuffle)
-    return ShareLoader(shares, per_rank, collate_fn)
-
-
-def rank_batch_size(batch_size: int, rank: int, world_size: int) -> int:
-    """Samples per rank and step: `rank_batch_size(128, rank=0, world_size=4)` -> 32.
-
-    Raises:
-        ValueError: the rank is not in the world, or the batch cannot be shared equally.
-    """
-    batch_size = whole_number("batch_size", batch_size, least=0)
-    require(world_size >= 1, f"world_size {world_size} is too small; at least one rank has to train")
     last = world_size - 1
     require(0 <= rank <= last, f"rank {rank} is out of range; a world of {world_size} has ranks 0 to {last}")
     per_rank, rest = divmod(batch_size, world_size)
-    if per_rank < 1 or rest:
-        near = [number for number in (per_rank * world_size, (per_rank + 1) * world_size) if number >= world_size]
-        raise ValueError(
-            f"batch_size {batch_size} is the global batch and cannot be divided by {world_size} ranks; "
-            f"use {' or '.join(map(str, near))}"
-        )
-    return per_rank
+    problem = f"batch_size {batch_size} is the global batch and cannot be divided by {world_size} ranks"
+    require(per_rank >= 1 and rest == 0, f"{problem}; give a multiple of {world_size}")
+    require(remainder in ("pad", "drop"), f'remainder {remainder!r} is not a policy; choose "pad" or "drop"')
+    shares = RankShares(dataset, rank, world_size, batch_size, seed, remainder, shuffle)
+    return ShareLoader(shares, per_rank, collate_fn)
 
 
 class ShareLoader(DataLoader[Any]):

@@ -26,7 +26,6 @@ IGNORED = -100
 """The label of a token that is not to be predicted; cross_entropy's default `ignore_index`."""
 
 SPECIAL_TOKENS = ("<pad>", "<end>", "<separator>")
-_NUM_BYTES = 256
 
 
 @dataclass(frozen=True)
@@ -67,14 +66,11 @@ class Tokenizer:
         """Read a tokenizer that `save` wrote.
 
         Raises:
-            ValueError: there is no such file, or it is not one of our tokenizers.
+            ValueError: it is not one of our tokenizers.
         """
         from tokenizers import Tokenizer as BPE  # here: a GPU node with torch and transformers runs this room
 
-        try:
-            bpe = BPE.from_file(str(file))
-        except Exception as error:  # tokenizers raises plain Exception
-            raise ValueError(f"{file} holds no tokenizer ({error}); save one there with Tokenizer.save") from error
+        bpe = BPE.from_str(Path(file).read_text(encoding="utf-8"))
         is_ours = [bpe.token_to_id(token) for token in SPECIAL_TOKENS] == list(range(len(SPECIAL_TOKENS)))
         names = ", ".join(SPECIAL_TOKENS)
         require(is_ours, f"the tokenizer in {file} does not begin with {names}; use one made by train_tokenizer")
@@ -92,9 +88,9 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
     Source: Sennrich et al., 2016 (BPE); Radford et al., 2019 (bytes, GPT-2).
     """
-    smallest = _NUM_BYTES + len(SPECIAL_TOKENS)
-    needed = f"{_NUM_BYTES} bytes and {len(SPECIAL_TOKENS)} special tokens need at least {smallest}"
-    require(vocab_size >= smallest, f"vocab_size {vocab_size} is too small; {needed}")
+    smallest = 256 + len(SPECIAL_TOKENS)
+    problem = f"vocab_size {vocab_size} is too small; the bytes and the special tokens are {smallest}"
+    require(vocab_size >= smallest, problem)
     # Imported here: a GPU node with torch and transformers runs this room.
     from tokenizers import Tokenizer as BPE
     from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -135,18 +131,11 @@ class Collate:
     source alone fills `max_length` has nothing to predict. Returns `input_ids` and `labels`, both
     (batch, time) int64.
 
-    Raises:
-        ValueError: `max_length` is below 2; there would be no next token.
-
     Source: the target mask of the course's `collate_batch`.
     """
 
     tokenizer: Tokenizer
     max_length: int
-
-    def __post_init__(self) -> None:
-        is_enough = self.max_length >= 2
-        require(is_enough, f"max_length {self.max_length} leaves no next token to predict; use at least 2")
 
     def __call__(self, rows: Sequence[Example | Row]) -> dict[str, torch.Tensor]:
         """Encode what is not yet encoded, mask, cut and pad."""
@@ -178,11 +167,10 @@ def pack_text(examples: Iterable[Example], tokenizer: Tokenizer, block_size: int
     Every token is to be predicted. The rows go through `Collate(tokenizer, block_size)` like examples do.
 
     Raises:
-        ValueError: an example has a source, `block_size` is below 2, or the text does not fill one block.
+        ValueError: an example has a source, or the text does not fill one block.
 
     Source: the usual way to feed a language model, as in GPT-2 and in nanoGPT.
     """
-    require(block_size >= 2, f"block_size {block_size} leaves no next token to predict; use at least 2")
     stream: list[int] = []
     for example in examples:
         if example.source:

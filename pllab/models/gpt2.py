@@ -107,8 +107,6 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
             kwargs |= options | ({"num_items_in_batch": num_items_in_batch} if labels is not None else {})
             return super().forward(input_ids=input_ids, labels=labels, **kwargs)
         _refuse(attention_mask, kwargs)
-        if input_ids is None:
-            raise ValueError("input_ids is None; a parallel GPT-2 starts from token ids of shape (rows, time)")
         if labels is None:
             return CausalLMOutputWithCrossAttentions(logits=self.pipe(input_ids))
         losses = self.pipe((input_ids, labels))
@@ -144,10 +142,9 @@ def default_devices() -> list[torch.device]:
 
 
 def _refuse(attention_mask: torch.Tensor | None, kwargs: dict[str, Any]) -> None:
-    if any(kwargs.get(name) is not None for name in ("past_key_values", "cache")):  # until transformers 5.23, and since
-        raise ValueError("a parallel GPT-2 keeps no cache; call close() before generate()")
     if attention_mask is not None and not bool(attention_mask.all()):
         raise ValueError("a parallel GPT-2 takes no attention_mask; pad rows on the right and label padding with -100")
     unknown = sorted(name for name, value in kwargs.items() if value is not None and name != "return_dict")
     if unknown:
-        raise ValueError(f"a parallel GPT-2 does not take {', '.join(unknown)}; give input_ids and labels")
+        told = f"a parallel GPT-2 takes no {', '.join(unknown)}, only input_ids and labels, and keeps no cache"
+        raise ValueError(f"{told}; call close() before generate()")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from pllab.parallel.tensor import Split, slice_of, split_of
+from pllab.parallel.tensor import slice_of, split_of
 
 if TYPE_CHECKING:
     from transformers import GPT2Config, GPT2LMHeadModel
@@ -100,7 +100,7 @@ def initialise(model: "GPT2LMHeadModel", seed: int) -> Callable[[nn.Module], Non
     def fill(module: nn.Module) -> None:
         for own, parameter in module.named_parameters(recurse=False):
             name = names[id(module)] + own
-            split: Split | None = split_of(parameter)
+            split = split_of(parameter)
             shape = list(parameter.shape)
             if split is not None:
                 shape[split.dim] = split.size

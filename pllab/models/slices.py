@@ -64,13 +64,13 @@ def tensor_parallel(
         sequence_parallel: also split norms, dropout and the residual stream along the time, which saves their memory.
 
     Raises:
-        ValueError: the model is no GPT-2, is split already or runs on lanes, or the ranks cannot share its heads; under
-            sequence parallelism, attention is eager, or (in forward) the ranks cannot share the time.
+        ValueError: the model is split already or runs on lanes, or the ranks cannot share its heads; under sequence
+            parallelism, attention is eager, or (in forward) the ranks cannot share the time.
 
     Source: Shoeybi et al., Megatron-LM, 2019; Korthikanti et al. 2022 for the sequence. Lesson 12.
     """
     group = group_of(mesh, "tp")
-    check_can_be_split(model, group, sequence_parallel)
+    _check_can_be_split(model, group, sequence_parallel)
     body: Any = model.transformer
     for block in body.h:
         _split_block(block, group)
@@ -87,15 +87,9 @@ def tensor_parallel(
     return model
 
 
-def check_can_be_split(model: nn.Module, group: Group | None, sequence_parallel: bool = False) -> None:
-    """Refuse a model that cannot be split, before any rank sends a message.
-
-    Raises:
-        ValueError: as `tensor_parallel`.
-    """
+def _check_can_be_split(model: GPT2LMHeadModel, group: Group | None, sequence_parallel: bool) -> None:
+    """Refuse a model that cannot be split, before any rank sends a message."""
     name = type(model).__name__
-    if not isinstance(model, GPT2LMHeadModel):
-        raise ValueError(f"a {name} is not a GPT-2, the one model that can be split; give a GPT2LMHeadModel")
     blocks: Any = model.transformer.h
     if not all(isinstance(block.attn.c_attn, Conv1D) for block in blocks):
         raise ValueError(f"this {name} is tensor parallel already; make a new one and split that")
@@ -208,16 +202,11 @@ class _LeaveSlice(SlicedLayerNorm):
 def _loss(
     head: nn.Module,
     logits: torch.Tensor,
-    labels: torch.Tensor | None,
+    labels: torch.Tensor,
+    vocab_size: int,  # noqa: ARG001  transformers gives it, and the head knows it
     num_items_in_batch: int | torch.Tensor | None = None,
-    ignore_index: int = IGNORED,
-    shift_labels: torch.Tensor | None = None,
-    **_: Any,
 ) -> torch.Tensor:
     """What transformers' `ForCausalLMLoss` computes, from the logits that this head makes."""
-    if shift_labels is None:
-        assert labels is not None
-        shift_labels = functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
-    targets = shift_labels.masked_fill(shift_labels == ignore_index, IGNORED)
+    targets = functional.pad(labels, (0, 1), value=IGNORED)[..., 1:]
     total = token_losses(head, logits, targets).sum()
     return total / ((targets != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)

@@ -15,21 +15,30 @@ launch, so its span is the one in which it was launched, also by a thread of aut
     GPU     stream 7              [kernel] [kernel]             the same correlation as a launch in the span
     GPU     stream 20  [ncclDevKernel_SendRecv]                 a message, and no work
 
-Source: `_get_profiler_function_name` in torch.distributed.pipelining.schedules; Kineto's `output_json.cpp`.
+The file may come from anywhere, so it is read as JSON and nothing else.
+
+Source: `_get_profiler_function_name` in torch.distributed.pipelining.schedules; Kineto's `output_json.cpp`; Trace Event
+Format (Google).
 """
 
+import gzip
+import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from pllab.arguments import plain_file
 from pllab.schedule import Action, Kind
-from pllab.traces.trace_files import Event, TraceFile, times_of
+
+Event = Mapping[str, Any]
 
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
 _RUNTIME = re.compile(r"PP:([0-9]{1,9})(?:([FBIWR])|(?:SEND|RECV)_[FB])([0-9]{1,9})")
+_GZIP = b"\x1f\x8b"
 _MESSAGE = ("nccl", "rccl", "oneccl")  # how kernels of messages begin, in any case
 _NO_NAMES = (
     "has no spans of a pipeline, such as PP:0F0; PyTorch's ScheduleGPipe and Schedule1F1B write none, so run their "
@@ -81,26 +90,53 @@ class RankTrace(NamedTuple):
     steps: tuple[RankStep, ...]
 
 
-def read_ranks(file: TraceFile) -> list[RankTrace]:
+class TraceFile(NamedTuple):
+    """The complete events ("X") of a file by category, and its other contents; the name is for messages."""
+
+    name: str
+    about: Mapping[str, Any]
+    spans: Mapping[str, list[Event]]
+
+    def of_category(self, *endings: str) -> list[Event]:
+        """The complete events of the categories with this ending: `"_runtime"` for `cuda_runtime`."""
+        return [event for name, events in self.spans.items() if name.endswith(endings) for event in events]
+
+
+def read_ranks(path: Path) -> list[RankTrace]:
     """Read the spans of one rank; or of several, where a process without a group runs lanes, one thread for each.
 
-    Example: `read_ranks(read_file("rank1.json"))[0].steps[0].work[0].action` is `1F0`.
+    Example: `read_ranks(Path("rank1.json.gz"))[0].steps[0].work[0].action` is `1F0`.
 
     Raises:
-        ValueError: the file does not say which rank wrote it and has no lanes, has no spans of a pipeline, or one has
-            no time.
+        ValueError: the file is no trace, does not say which rank wrote it and has no lanes, or has no spans of a
+            pipeline.
     """
+    file = _read_file(path)
     info, spans = file.about.get("distributedInfo"), file.spans.get("user_annotation", [])
-    rank, size = (_count_in(info, name) for name in ("rank", "world_size"))
-    if rank is not None and size is not None:
-        return [_rank_trace(file, spans, file.name, rank, size)]
-    lanes = _lanes(spans) if info is None else []
+    if info:
+        return [_rank_trace(file, spans, file.name, info["rank"], info["world_size"])]
+    lanes = _lanes(spans)
     if len(lanes) < 2:
         problem = f"{file.name} does not say which rank wrote it (no distributedInfo)"
         raise ValueError(f"{problem}; start the profiler after torch.distributed.init_process_group")
     return [
         _rank_trace(file, lane, f"{file.name}, lane {number}", number, len(lanes)) for number, lane in enumerate(lanes)
     ]
+
+
+def _read_file(path: Path) -> TraceFile:
+    """A trace as plain data, compressed or not."""
+    data = plain_file(path).read_bytes()
+    try:
+        content = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
+        spans: dict[str, list[Event]] = defaultdict(list)
+        for event in content.pop("traceEvents"):
+            if event["ph"] == "X":
+                spans[str(event.get("cat"))].append(event)
+    except Exception as error:  # what is no trace raises nearly anything
+        told = f"{str(path)!r} is no whole trace ({type(error).__name__}: {error})"
+        raise ValueError(f"{told}; give one as torch.profiler's export_chrome_trace writes it") from None
+    return TraceFile(path.name, content, spans)
 
 
 def _lanes(spans: list[Event]) -> list[list[Event]]:
@@ -114,27 +150,14 @@ def _lanes(spans: list[Event]) -> list[list[Event]]:
 
 
 def _rank_trace(file: TraceFile, spans: list[Event], name: str, rank: int, size: int) -> RankTrace:
-    info = file.about.get("distributedInfo")
-    backend = info.get("backend") if isinstance(info, dict) else None
+    info = file.about.get("distributedInfo") or {}
     work = _work(file, spans, None if info else spans[0].get("tid"))
     # The lanes of a process, or a gloo group, may have GPUs in their machine, and not use them.
-    has_gpu = bool(info and backend != "gloo" and file.about.get("deviceProperties"))
-    on_gpu = backend == "nccl" or has_gpu or any(one.kernels for one in work)
+    has_gpu = bool(info and info.get("backend") != "gloo" and file.about.get("deviceProperties"))
+    on_gpu = info.get("backend") == "nccl" or has_gpu or any(one.kernels for one in work)
+    groups = frozenset(frozenset(group["ranks"]) for group in info.get("pg_config", ()) if len(group["ranks"]) > 1)
     steps = tuple(_steps(work, _profiler_steps(file)))
-    return RankTrace(name, rank, size, _groups(info), _count_in(file.about, "baseTimeNanoseconds"), on_gpu, steps)
-
-
-def _count_in(values: Any, name: str) -> int | None:
-    value = values.get(name) if isinstance(values, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 else None
-
-
-def _groups(info: Any) -> frozenset[frozenset[int]]:
-    """The ranks of every process group of several, as far as the file has them."""
-    config = info.get("pg_config") if isinstance(info, dict) else None
-    members = [group.get("ranks") for group in config if isinstance(group, dict)] if isinstance(config, list) else []
-    found = (frozenset(r for r in each if isinstance(r, int)) for each in members if isinstance(each, list))
-    return frozenset(group for group in found if len(group) > 1)
+    return RankTrace(name, rank, size, groups, file.about.get("baseTimeNanoseconds"), on_gpu, steps)
 
 
 def _work(file: TraceFile, spans: list[Event], thread: Any) -> list[TracedWork]:
@@ -142,12 +165,12 @@ def _work(file: TraceFile, spans: list[Event], thread: Any) -> list[TracedWork]:
     named = [(event, action) for event in spans if (action := action_of(event["name"])) is not None]
     if all(action.kind is Kind.C for _, action in named):
         raise ValueError(f"{file.name} {_NO_NAMES}")
-    received = sorted(times_of(event, file.name)[1] for event in spans if event["name"].endswith(":recv"))
+    received = sorted(_times_of(event)[1] for event in spans if event["name"].endswith(":recv"))
     kernels = _kernels(file, thread)
     moments = [moment for moment, _, _ in kernels]
     work = []
     for event, action in named:
-        begin, end = times_of(event, file.name)
+        begin, end = _times_of(event)
         inputs = received[bisect_left(received, begin) : bisect_right(received, end)]
         if action.kind is Kind.C:
             work.append(TracedWork(action, begin, begin, end))
@@ -172,14 +195,20 @@ def _kernels(file: TraceFile, thread: Any) -> list[tuple[float, float, float]]:
         is_message = kernel["name"].lower().startswith(_MESSAGE)
         if launch is not None and _correlation(kernel) is not None and not is_message:
             stream = str((kernel.get("pid"), kernel.get("tid")))
-            of_stream[stream].append((times_of(launch, file.name)[0], *times_of(kernel, file.name)))
+            of_stream[stream].append((_times_of(launch)[0], *_times_of(kernel)))
             if thread in (None, launch.get("tid")):
                 own.add(stream)
     return sorted(one for stream in own for one in of_stream[stream])
 
 
 def _correlation(event: Event) -> int | None:
-    return _count_in(event.get("args"), "correlation")
+    number: int | None = event.get("args", {}).get("correlation")
+    return number
+
+
+def _times_of(event: Event) -> tuple[float, float]:
+    """Start and end of a complete event in microseconds."""
+    return event["ts"], event["ts"] + event["dur"]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -195,7 +224,7 @@ def action_of(name: str) -> Action | None:
 def _profiler_steps(file: TraceFile) -> list[tuple[float, int]]:
     """Start and number of each `ProfilerStep#2`, which a profiler with a schedule writes."""
     steps = ((event, _STEP.fullmatch(event["name"])) for event in file.spans.get("user_annotation", []))
-    return sorted((times_of(event, file.name)[0], int(step[1])) for event, step in steps if step)
+    return sorted((_times_of(event)[0], int(step[1])) for event, step in steps if step)
 
 
 def _steps(work: Iterable[TracedWork], profiled: list[tuple[float, int]]) -> Iterator[RankStep]:

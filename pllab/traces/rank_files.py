@@ -1,17 +1,21 @@
-"""One step of a pipeline from the files of its ranks: all spans on one clock, as a schedule and a timeline."""
+"""One step of a pipeline from the files of its ranks: all spans on one clock, as a schedule and a timeline.
+
+The files, and their clocks, have to belong together. Kineto writes microseconds since its own start,
+`baseTimeNanoseconds`, which differs from file to file. Clocks of two hosts may differ as well. That shows when a result
+is used before the work on it began.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
 from pllab.arguments import require
-from pllab.schedule import Action, Kind, Schedule, collector_paused, problems
+from pllab.schedule import Action, Kind, Schedule, collector_paused, needs, problems
 from pllab.timeline import Span, Timeline
-from pllab.traces.alignment import check_clocks, check_ranks, check_stages, offsets_us
 from pllab.traces.kineto import RankStep, RankTrace, TracedWork, read_ranks
-from pllab.traces.trace_files import read_file
 
 Clock = Literal["kernel", "issue", "host"]
 """What the spans' times measure: kernels on the GPU; the CPU that issued work to a GPU; the CPU that did the work."""
@@ -67,18 +71,53 @@ def read_trace(paths: Iterable[Path | str] | Path | str, step: int | None = None
     """
     names = [paths] if isinstance(paths, Path | str) else list(paths)
     require(bool(names), "no trace is given; give one file per rank")
-    traces = sorted((trace for name in names for trace in read_ranks(read_file(name))), key=attrgetter("rank"))
-    check_ranks(traces)
-    offsets, steps = offsets_us(traces), _common_steps(traces)
+    traces = sorted((trace for name in names for trace in read_ranks(Path(name))), key=attrgetter("rank"))
+    _check_ranks(traces)
+    offsets, steps = _offsets_us(traces), _common_steps(traces)
     number = _chosen(steps, step, traces)
     clock = _clock_of(steps[number], traces)
     rows = [list(_placed(one, clock, offset)) for one, offset in zip(steps[number], offsets, strict=True)]
     working = [sorted((one for one in row if one.is_scheduled), key=attrgetter("start")) for row in rows]
     schedule = Schedule.of([[one.action for one in row] for row in working], f"trace, step {number}")
     if clock != "issue":  # a CPU may issue work to its GPU long before the input is there
-        check_clocks(working, schedule.num_stages, [trace.name for trace in traces])
+        _check_clocks(working, schedule.num_stages, [trace.name for trace in traces])
     timeline = Timeline.of(_spans(rows), "real", len(rows))
     return Recorded(schedule, timeline, clock, _note(clock, working), number, tuple(sorted(steps)))
+
+
+def _check_ranks(traces: Sequence[RankTrace]) -> None:
+    """Refuse files, sorted by rank, that are not those of one pipeline's ranks, one each.
+
+    A pipeline is the whole world or, beside other axes, one of its process groups.
+
+    Raises:
+        ValueError: a rank is there twice or not at all, or the files are of different runs.
+    """
+    for before, trace in pairwise(traces):
+        if before.rank == trace.rank:
+            raise ValueError(f"{before.name} and {trace.name} are both of rank {trace.rank}; give one file per rank")
+        if before.world_size != trace.world_size:
+            sizes = f"{before.name} is of {before.world_size} ranks and {trace.name} of {trace.world_size}"
+            raise ValueError(f"{sizes}; give the files of one run")
+    given, size = frozenset(trace.rank for trace in traces), traces[0].world_size
+    missing = next((rank for rank in range(size) if rank not in given), None)
+    if missing is not None and not all(given in trace.groups for trace in traces):
+        what = f"of {size} ranks {len(given)} are given, without rank {missing}"
+        raise ValueError(f"{what}; give a file of every rank of the pipeline")
+
+
+def _offsets_us(traces: Sequence[RankTrace]) -> list[float]:
+    """Microseconds to add to the times of each file, so that all are on the clock of the first.
+
+    Raises:
+        ValueError: a file does not say when its clock began.
+    """
+    for trace in traces:
+        if trace.base_ns is None and len(traces) > 1:
+            problem = f"{trace.name} does not say when its clock began (no baseTimeNanoseconds)"
+            raise ValueError(f"{problem}, so its times fit no other file; export it again with torch.profiler")
+    bases = [trace.base_ns or 0 for trace in traces]
+    return [(base - bases[0]) / 1e3 for base in bases]
 
 
 def _common_steps(traces: Sequence[RankTrace]) -> dict[int, list[RankStep]]:
@@ -110,9 +149,27 @@ def _chosen(steps: Mapping[int, Sequence[RankStep]], step: int | None, traces: S
     complete = next((number for number in wanted if _problem(steps[number]) is None), None)
     if complete is not None:
         return complete
-    check_stages([_actions(one) for one in steps[wanted[0]]], traces)
+    _check_stages([_actions(one) for one in steps[wanted[0]]], traces)
     sentence = f"step {wanted[0]} is not complete: {_problem(steps[wanted[0]])}"
     raise ValueError(f"{sentence}, or record whole steps, from before the first forward to after the last backward")
+
+
+def _check_stages(rows: Sequence[Sequence[Action]], traces: Sequence[RankTrace]) -> None:
+    """Refuse ranks that share a stage, as ranks of two pipelines do, and stages that no rank has.
+
+    Raises:
+        ValueError: a stage has two ranks, or none.
+    """
+    homes: dict[int, str] = {}
+    for row, trace in zip(rows, traces, strict=True):
+        for stage in {action.stage for action in row}:
+            if stage in homes:
+                problem = f"stage {stage} is in {homes[stage]} and in {trace.name}"
+                raise ValueError(f"{problem}; give the files of one pipeline, without its data-parallel copies")
+            homes[stage] = trace.name
+    if max(homes, default=-1) >= len(homes):
+        missing = next(stage for stage in range(len(homes)) if stage not in homes)
+        raise ValueError(f"stage {missing} is in no file; give the files of all ranks of the pipeline")
 
 
 def _actions(step: RankStep) -> list[Action]:
@@ -139,6 +196,36 @@ def _placed(step: RankStep, clock: Clock, offset: float) -> Iterator[TracedWork]
         elif clock != "kernel":
             begin, start, end = (time + offset for time in (one.begin, one.start, one.end))
             yield one._replace(begin=begin, start=start, end=end, kernels=None)
+
+
+def _check_clocks(rows: Sequence[Sequence[TracedWork]], num_stages: int, names: Sequence[str]) -> None:
+    """Refuse clocks on which a result is used before the work on it began.
+
+    Example: 1F0 on rank 1 worked at 5 ms, and 0F0, whose result it takes, began on rank 0 at 8 ms: the clock of rank 1
+    is at least 3 ms behind.
+
+    Args:
+        rows: the actions of each rank, on the clock of all.
+        num_stages: of the pipeline.
+        names: of the ranks' files.
+
+    Raises:
+        ValueError: the clocks differ; the message says whose, and by how much at least.
+    """
+    of_action = {one.action: (rank, one) for rank, row in enumerate(rows) for one in row}
+    worst, problem = 0.0, ""
+    for rank, taken in of_action.values():
+        # Without a receive that ended in it, a span of a CPU may be a wait to its very end.
+        earliest = taken.start if taken.kernels or taken.start > taken.begin else taken.end
+        for need in needs(taken.action, num_stages, of_action):
+            sender, sent = of_action[need]
+            if sender != rank and sent.start - earliest > worst:
+                worst = sent.start - earliest
+                early = f"{taken.action} on rank {rank} worked before {sent.action} on rank {sender} began"
+                lag = f"at least {worst / 1e3:.3g} ms behind that of {names[sender]}"
+                problem = f"{early}: the clock of {names[rank]} is {lag}"
+    if problem:
+        raise ValueError(f"{problem}; synchronise the clocks of the hosts and record again")
 
 
 def _spans(rows: Sequence[Sequence[TracedWork]]) -> Iterator[Span]:

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,11 @@ from pllab.lesson.faults import rehearse
 
 
 def entry(number, name="nccl:all_reduce", size=768, **more):
-    """An entry as torch 2.13 writes it."""
+    """What is read of an entry as torch 2.13 writes it."""
     return {
         "record_id": number,
-        "pg_id": 0,
         "process_group": ("0", "default_pg"),
         "collective_seq_id": number + 1,
-        "p2p_seq_id": 0,
-        "op_id": number + 1,
         "profiling_name": name,
         "time_created_ns": 1_795_449_814_000_000_000 + number,
         "input_sizes": [[size]] if size else [],
@@ -28,10 +24,8 @@ def entry(number, name="nccl:all_reduce", size=768, **more):
         "output_sizes": [[size]] if size else [],
         "output_dtypes": ["Float"] if size else [],
         "state": "completed",
-        "time_discovered_started_ns": None,
         "time_discovered_completed_ns": None,
         "retired": True,
-        "timeout_ms": 30000,
         "is_p2p": False,
         "frames": [
             {"name": "all_reduce", "filename": "/x/torch/distributed/distributed_c10d.py", "line": 3245},
@@ -76,13 +70,10 @@ def test_messages_between_two_ranks_have_their_other_end(tmp_path):
     assert list(map(str, one.calls)) == ["send(768) to rank 1", "receive(768) from rank 1"]
 
 
-def test_our_records_come_back_as_they_were_if_they_are_of_one_job(tmp_path):
+def test_our_records_come_back_as_they_were(tmp_path):
     for ward in ("swallowed exception", "NaN on one rank", "send-send deadlock"):
         records, _ = rehearse(ward, 0)
         assert read_records(written(tmp_path, records)) == records
-    paths = written(tmp_path, [replace(one, world_size=3 + (one.rank == 1)) for one in records])
-    with pytest.raises(ValueError, match="of a job of [34] ranks and .* of a job of [34] ranks; give the files of one"):
-        read_records(paths)
 
 
 def written(folder: Path, records: list[Record]) -> list[Path]:
@@ -120,15 +111,15 @@ def test_a_pickle_that_would_run_something_is_refused_and_runs_nothing(tmp_path,
     ("content", "sentence"),
     [
         (b"", "it is not JSON or a pickle"),
-        (b"hello", "it is not JSON or a pickle"),
-        (b'{"entries": [', "it is not JSON"),
-        (b"[" * 100_000, "it is not JSON"),
-        (b"[1]", "it holds a list, and a record is a dictionary"),
-        (b"{}", "it has neither the entries"),
-        (b'{"entries": [{}]}', "an entry has another form than torch's"),
-        (b'{"entries": 3}', "an entry has another form than torch's"),
+        (b"[" * 100_000, "it is not JSON or a pickle"),
+        (b"3", "a part of it is missing or has another form than torch's or ours (TypeError"),
+        (b"{}", "a part of it is missing or has another form than torch's or ours (KeyError('entries'))"),
+        (b'{"entries": [{}]}', "a part of it is missing"),
         (b'{"pllab_flight": 9}', "a record of version 9"),
-        (b'{"pllab_flight": 1, "rank": "0"}', "a part of the record is missing"),
+        (b'{"pllab_flight": 1, "rank": 0}', "a part of it is missing"),
+        (b'{"pllab_flight": 1, "rank": 0, "world_size": "2"}', "world_size is '2'"),
+        # What asks for every rank would count up to it.
+        (b'{"pllab_flight": 1, "rank": 0, "world_size": 10000000}', "world_size is 10000000; give a whole number from"),
         (pickle.dumps({"entries": []})[:-3], "it is no whole pickle"),
         (b"\x80\xff", "it is no whole pickle of plain values (ValueError: unsupported pickle protocol: 255)"),
         (pickle.dumps([print]), "record: the pickle asks for builtins.print, and a dump holds plain values only"),
@@ -140,34 +131,6 @@ def test_what_is_no_record_is_told_in_a_sentence(tmp_path, content, sentence):
     with pytest.raises(ValueError, match="is no flight record") as error:
         read_records([path])
     assert sentence in str(error.value) and "\n" not in str(error.value)
-
-
-NO_NUMBERS = ["Infinity", "NaN", "1e999", "9" * 4000]
-
-
-def told_of(path: Path, content: dict, number: str) -> str:
-    """What is said of a record in which a number takes the place of "NUMBER"."""
-    path.write_text(json.dumps(content).replace('"NUMBER"', number))
-    with pytest.raises(ValueError, match=r"'.*trace_0' is no flight record: [^\n]{1,300}$") as error:
-        read_records([path])
-    return str(error.value)
-
-
-@pytest.mark.parametrize("number", NO_NUMBERS)
-@pytest.mark.parametrize("name", ["time_created_ns", "time_discovered_completed_ns", "record_id", "collective_seq_id"])
-def test_a_number_of_torchs_that_is_none_is_told_in_a_sentence(tmp_path, name, number):
-    assert "form than torch's" in told_of(tmp_path / "trace_0", dump_of([entry(0) | {name: "NUMBER"}]), number)
-
-
-@pytest.mark.parametrize("number", [*NO_NUMBERS, "-1", "1000000000000"])
-def test_a_number_of_ours_that_is_none_is_told_in_a_sentence(tmp_path, number):
-    record = rehearse("straggler", 0)[0][0].to_json()
-    wrong = [record | {"world_size": "NUMBER"}]
-    if number in NO_NUMBERS:
-        for name in ("started_s", "finished_s", "number", "order"):
-            wrong.append(record | {"calls": [record["calls"][0] | {name: "NUMBER"}]})
-    for each in wrong:
-        assert "a part of the record is missing or" in told_of(tmp_path / "trace_0", each, number)
 
 
 def test_a_missing_file_and_a_name_without_a_number(tmp_path):

@@ -1,5 +1,4 @@
 import json
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ TINY = PipelineWorkload(num_layers=4, width=32, num_heads=2, batch_size=8, num_t
 
 @pytest.mark.exhaustive
 def test_every_case_is_predicted_and_measured() -> None:
-    result = bench_fidelity(TINY, microbatches=(2, 4), repeats=1, timeout_s=120)
+    result = bench_fidelity(TINY, microbatches=(2, 4), repeats=1)
     names = ("gpipe", "1f1b", "interleaved", "zb_h1")
     assert set(result.errors) == {f"{name}, m={count}" for name in names for count in (2, 4)}
     assert {len(rounds) for rounds in result.errors.values()} == {1}
@@ -42,19 +41,3 @@ def test_a_step_that_takes_longer_than_predicted_is_an_error_above_zero(
     monkeypatch.setattr("pllab.bench.fidelity.calibrate", lambda *_, **__: Costs(cost_s, cost_s, cost_s))
     errors = bench_fidelity(TINY, microbatches=(4,), repeats=1).errors
     assert len(errors) == 4 and all(low < rounds[0] < high for rounds in errors.values())
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"repeats": 0}, "repeats is 0; give a whole number of at least 1"),
-        ({"microbatches": ()}, "microbatches is empty"),
-        ({"microbatches": (2, 0)}, "microbatches is 0; give a whole number of at least 1"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused_before_anything_is(
-    given: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(comm, "launch", lambda *_, **__: pytest.fail("it measured"))
-    with pytest.raises(ValueError, match=sentence):
-        bench_fidelity(**given)

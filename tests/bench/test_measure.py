@@ -27,11 +27,12 @@ class Weather:
         return step
 
 
-def test_runs_alternate_and_the_warm_up_is_dropped() -> None:
+def test_runs_alternate_and_neither_the_warm_up_nor_what_is_done_before_a_run_is_timed() -> None:
     weather = Weather(drift=1.0)
-    result = compare({"a": weather.run("a", 1.0), "b": weather.run("b", 1.0)}, repeats=2, warmup=1, clock=weather.clock)
-    assert weather.calls == ["a", "b"] * 3
-    assert result.seconds == {"a": (3.0, 5.0), "b": (4.0, 6.0)}
+    runs, before = ({name: weather.run(each + name, 1.0) for name in "ab"} for each in ("", "before "))
+    result = compare(runs, repeats=2, warmup=1, before=before, clock=weather.clock)
+    assert weather.calls == ["before a", "a", "before b", "b"] * 3
+    assert result.seconds == {"a": (6.0, 10.0), "b": (8.0, 12.0)}
 
 
 @pytest.mark.parametrize(
@@ -40,13 +41,6 @@ def test_runs_alternate_and_the_warm_up_is_dropped() -> None:
 )
 def test_spread(values: list[float], expected: tuple[float, ...]) -> None:
     assert Spread.of(values) == expected
-
-
-def test_a_difference_within_the_spread_is_said_so() -> None:
-    result = Comparison({"a": (1.0, 1.0, 1.0, 1.0), "b": (0.9, 1.1, 0.95, 1.05)}, "a")
-    assert len(result.notes) == 1
-    assert "b and a cannot be told apart" in result.notes[0]
-    assert result.notes[0] in result.table()
 
 
 @pytest.mark.parametrize(
@@ -67,13 +61,9 @@ def test_a_speed_up_is_a_median_of_rounds_or_nothing(
 
 def test_more_speed_than_devices_is_refused() -> None:
     weather = Weather()
+    runs = {"plain": weather.run("plain", 14.4), "pipe": weather.run("pipe", 1.0)}
     with pytest.raises(Implausible, match=r"speed-up failed: pipe is 14\.40x as fast on 2 devices"):
-        compare(
-            {"plain": weather.run("plain", 14.4), "pipe": weather.run("pipe", 1.0)},
-            repeats=3,
-            num_devices=2,
-            clock=weather.clock,
-        )
+        compare(runs, repeats=3, num_devices=2, clock=weather.clock)
     check_speedup(2.1, 2)  # noise
     with pytest.raises(Implausible):
         check_speedup(2.3, 2)
@@ -84,12 +74,6 @@ def test_losses_must_agree_at_every_step(losses: list[float]) -> None:
     check_same_losses({"one lane": [3.0, 2.0], "other": [3.0002, 2.0]})
     with pytest.raises(Implausible, match="no race: "):
         check_same_losses({"one lane": [3.0, 2.0], "other": losses})
-
-
-def test_a_run_without_time_is_refused() -> None:
-    weather = Weather()
-    with pytest.raises(Implausible, match="nothing took 0"):
-        compare({"nothing": weather.run("nothing", 0.0)}, clock=weather.clock)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +90,13 @@ def test_bad_requests(arguments: dict[str, Any], sentence: str) -> None:
         compare(**arguments)
 
 
-def test_the_table_has_time_the_ratio_of_each_round_and_total_over_total() -> None:
+def test_the_table_has_the_ratio_of_each_round_total_over_total_and_who_is_level() -> None:
     # The mean of the rates would be (100 + 25) / 2.
-    result = Comparison({"a": (2.0, 8.0), "longer": (1.0, 4.0)}, "a", tokens=100)
-    _, _, line = result.table().splitlines()
-    assert line.split() == ["longer", "2.5000", "1.7500-3.2500", "0.500", "0.500-0.500", "40", "tokens/s"]
-    assert result.ratio("a", to="longer").median == 2.0 and result.notes == ()
+    result = Comparison({"a": (2.0, 8.0), "shorter": (1.0, 4.0), "level": (1.0, 12.0)}, "a", tokens=100)
+    _, _, shorter, _, note = result.table().splitlines()
+    assert shorter.split() == ["shorter", "2.5000", "1.7500-3.2500", "0.500", "0.500-0.500", "40", "tokens/s"]
+    assert note == "level and a cannot be told apart: half of the ratios lie from 0.750 to 1.250, on both sides of 1"
+    assert result.ratio("a", to="shorter").median == 2.0
     assert Comparison({"a": (1.0,)}, "a").tokens_per_s("a") is None
 
 
@@ -133,12 +118,3 @@ def test_ranks_in_step_agree_on_the_slowest() -> None:
     results = launch(measure_together, 2, backend="gloo", timeout_s=60.0)
     for result in results:
         assert result.seconds == {"a": (3.0, 3.0), "b": (2.0, 2.0)}
-
-
-def test_what_is_done_before_a_run_is_not_timed() -> None:
-    weather = Weather()
-    runs = {name: weather.run(name, seconds) for name, seconds in (("a", 1.0), ("b", 2.0))}
-    before = {name: weather.run(f"before {name}", 9.0) for name in runs}
-    result = compare(runs, repeats=2, warmup=0, before=before, clock=weather.clock)
-    assert weather.calls == ["before a", "a", "before b", "b"] * 2
-    assert result.seconds == {"a": (1.0, 1.0), "b": (2.0, 2.0)}

@@ -6,37 +6,27 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from pllab.bench import roofline as bench
 from pllab.bench.measure import Comparison
-from pllab.bench.roofline import (
-    ADAMW_FLOPS,
-    COPY,
-    PRODUCT,
-    Ceilings,
-    Operation,
-    Roofline,
-    bound_of,
-    gpt2_operations,
-    measure_roofline,
-)
 
 ROWS, TOKENS, WIDTH, HEADS, VOCAB = 2, 6, 8, 4, 11
 N = ROWS * TOKENS  # tokens of the batch
-MACHINE = Ceilings(flops_per_s=100.0, bytes_per_s=10.0, latency_s=0.5)
+MACHINE = bench.Ceilings(flops_per_s=100.0, bytes_per_s=10.0, latency_s=0.5)
 
 
 @pytest.fixture(scope="module")
-def operations() -> dict[str, Operation]:
-    return gpt2_operations(ROWS, TOKENS, WIDTH, HEADS, VOCAB)
+def operations() -> dict[str, bench.Operation]:
+    return bench.gpt2_operations(ROWS, TOKENS, WIDTH, HEADS, VOCAB)
 
 
 @pytest.mark.parametrize("name", ["attention scores", "attention values", "MLP matmul"])
-def test_products_are_counted_as_pytorch_counts_them(operations: dict[str, Operation], name: str) -> None:
+def test_products_are_counted_as_pytorch_counts_them(operations: dict[str, bench.Operation], name: str) -> None:
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         operations[name].run()
     assert operations[name].flops == counter.get_total_flops()
 
 
-def test_bytes_in_closed_form_and_results_of_the_right_shape(operations: dict[str, Operation]) -> None:
+def test_bytes_in_closed_form_and_results_of_the_right_shape(operations: dict[str, bench.Operation]) -> None:
     pairs, hidden, heads = ROWS * HEADS * TOKENS**2, N * WIDTH, ROWS * HEADS
     expected = {
         "attention scores": (4 * (2 * hidden + pairs), (heads, TOKENS, TOKENS)),
@@ -55,12 +45,12 @@ def test_bytes_in_closed_form_and_results_of_the_right_shape(operations: dict[st
     assert torch.allclose(results["softmax"].sum(-1), torch.tensor(1.0))
 
 
-def test_the_optimizer_updates_the_weights_it_counts(operations: dict[str, Operation]) -> None:
+def test_the_optimizer_updates_the_weights_it_counts(operations: dict[str, bench.Operation]) -> None:
     step = operations["AdamW step"]
     weights = step.run.__self__.param_groups[0]["params"][0]  # type: ignore[attr-defined]
     before = weights.detach().clone()
     step.run()
-    assert weights.numel() * ADAMW_FLOPS == step.flops
+    assert weights.numel() * bench.ADAMW_FLOPS == step.flops
     assert not torch.equal(before, weights)
 
 
@@ -76,17 +66,17 @@ def test_the_optimizer_updates_the_weights_it_counts(operations: dict[str, Opera
     ],
 )
 def test_the_slowest_limit_bounds(flops: int, num_bytes: int, num_messages: int, expected: tuple[str, float]) -> None:
-    assert bound_of(flops, num_bytes, MACHINE, num_messages) == expected
+    assert bench.bound_of(flops, num_bytes, MACHINE, num_messages) == expected
 
 
-def _roofline() -> Roofline:
+def _roofline() -> bench.Roofline:
     operations = {
-        "product": Operation(4000, 20, lambda: None),
-        "norm": Operation(20, 20, lambda: None),
-        "embedding": Operation(0, 40, lambda: None),
+        "product": bench.Operation(4000, 20, lambda: None),
+        "norm": bench.Operation(20, 20, lambda: None),
+        "embedding": bench.Operation(0, 40, lambda: None),
     }
     seconds = {"product": (50.0, 80.0, 90.0), "norm": (2.0, 4.0, 9.0), "embedding": (4.0, 4.0, 8.0)}
-    return Roofline(MACHINE, operations, Comparison(seconds, "product", machine={"cpu": "a test"}))
+    return bench.Roofline(MACHINE, operations, Comparison(seconds, "product", machine={"cpu": "a test"}))
 
 
 def test_what_is_reached_of_a_limit() -> None:
@@ -109,10 +99,10 @@ def test_picture_and_table_name_every_operation_and_its_limit() -> None:
 
 def test_measured_limits_are_those_of_the_best_round() -> None:
     threads = torch.get_num_threads()
-    roofline = measure_roofline({"nothing": Operation(1, 1, lambda: None)}, latency_s=1.0, repeats=2)
+    roofline = bench.measure_roofline({"nothing": bench.Operation(1, 1, lambda: None)}, latency_s=1.0, repeats=2)
     times = roofline.times.seconds
-    assert roofline.machine.flops_per_s == 2 * 1024**3 / min(times[PRODUCT])
-    assert roofline.machine.bytes_per_s == 2 * 4 * 2**24 / min(times[COPY])
+    assert roofline.machine.flops_per_s == 2 * 1024**3 / min(times[bench.PRODUCT])
+    assert roofline.machine.bytes_per_s == 2 * 4 * 2**24 / min(times[bench.COPY])
     assert roofline.machine.latency_s == 1.0
     assert len(times["nothing"]) == 2
     assert torch.get_num_threads() == threads

@@ -40,7 +40,7 @@ def compare_strategies(*, num_ranks: int = 2) -> StrategyComparison:
 
 @pytest.fixture(autouse=True)
 def quick_benches(monkeypatch):
-    monkeypatch.setattr("pllab.bench.pipeline_steps.bench_pipeline", bench_pipeline)
+    monkeypatch.setattr("pllab.bench.rivals.bench_pipeline", bench_pipeline)
     for stand_in in (equivalence, compare_strategies):
         monkeypatch.setattr(f"pllab.train.comparing.{stand_in.__name__}", stand_in)
 

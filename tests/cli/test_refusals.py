@@ -44,7 +44,7 @@ def refusal(capsys):
         ("compare --picture x.jpg", "--picture 'x.jpg' is no picture; end the name in .png or .svg"),
         ("equivalence --picture x.png", "unrecognized arguments: --picture x.png"),
         ("import", "no trace is given; write python -m pllab import rank*.json"),
-        ("import rank0.json", "'rank0.json' cannot be read (No such file or directory); give the files of all ranks"),
+        ("import rank0.json", "FileNotFoundError: No such file or directory (rank0.json)"),
         ("import rank0.json -o run.json", "--output 'run.json' is no page; end the name in .html"),
         ("import rank0.json -o nowhere/run.html", "FileNotFoundError: No such file or directory"),
         ("autopsy", "no file is given, and ranks are compared"),

@@ -12,15 +12,7 @@ BASE_NS = 1_790_857_026_000_000_000
 Json = dict[str, Any]
 
 
-def trace_of(
-    timeline: Timeline,
-    rank: int,
-    *,
-    steps: int = 1,
-    profiled: bool = True,
-    late_us: float = 0.0,
-    ops: int = 0,
-) -> Json:
+def trace_of(timeline: Timeline, rank: int, *, steps: int = 1, profiled: bool = True, late_us: float = 0.0) -> Json:
     """The content of one rank's file: `steps` steps of a timeline, one after another.
 
     Every file has its own base, so that equal times are different numbers; `late_us` is the error of its clock.
@@ -30,7 +22,7 @@ def trace_of(
     made = [
         event
         for number in range(steps)
-        for event in _step(timeline, rank, number, zero_us + number * (timeline.makespan * 1e6 + 1000), ops)
+        for event in _step(timeline, rank, number, zero_us + number * (timeline.makespan * 1e6 + 1000))
         if profiled or not event["name"].startswith("ProfilerStep")
     ]
     return {
@@ -44,14 +36,12 @@ def trace_of(
     }
 
 
-def _step(timeline: Timeline, rank: int, number: int, zero_us: float, ops: int) -> Iterator[Json]:
+def _step(timeline: Timeline, rank: int, number: int, zero_us: float) -> Iterator[Json]:
     yield annotation(f"ProfilerStep#{number + 3}", zero_us - 400, timeline.makespan * 1e6 + 800)
     yield annotation(f"PP:{rank}UNSHARD", zero_us - 300, 5.0)
     for span in timeline.of_rank(rank):
         start, length = zero_us + span.start * 1e6, span.duration * 1e6
         yield annotation(f"PP:{span.action}", start, length)
-        for op in range(ops):
-            yield {**annotation("aten::mm", start + op, 0.5), "cat": "cpu_op"}
         if span.action.kind in "FBI":
             kind = "F" if span.action.kind == "F" else "B"
             yield annotation(f"PP:{span.action.stage}SEND_{kind}{span.action.microbatch}", start + length, 0.001)
@@ -70,9 +60,9 @@ def write(folder: Path, contents: Sequence[Json], packed: bool = False) -> list[
     return paths
 
 
-def write_run(folder: Path, timeline: Timeline, **options: Any) -> list[Path]:
+def write_run(folder: Path, timeline: Timeline) -> list[Path]:
     """The files of all ranks of a run."""
-    return write(folder, [trace_of(timeline, rank, **options) for rank in range(timeline.num_ranks)])
+    return write(folder, [trace_of(timeline, rank) for rank in range(timeline.num_ranks)])
 
 
 def same_times(read: Timeline, written: Timeline) -> float:

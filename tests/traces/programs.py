@@ -15,10 +15,8 @@ from pllab.schedule import one_f_one_b
 
 NUM_MICROBATCHES = 4  # of a stage; of two stages of a rank twice as many
 STAGES_PER_RANK = {
-    "ScheduleGPipe": 1,
     "Schedule1F1B": 1,
     "to_torch": 1,
-    "ScheduleInterleaved1F1B of one stage": 1,
     "ScheduleInterleaved1F1B": 2,
     "ScheduleLoopedBFS": 2,
     "ScheduleInterleavedZeroBubble": 2,
@@ -34,20 +32,17 @@ def write_traces(rank: int, size: int, folder: str, families: list[str]) -> dict
         step, runtime = _step_of(family, rank, size)
         step()  # shapes are exchanged in the first step
         path = str(Path(folder, f"{family} rank{rank}.json"))
-        write = partial(_export, path)
         wanted = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
         with torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU], schedule=wanted, on_trace_ready=write
+            activities=[torch.profiler.ProfilerActivity.CPU],
+            schedule=wanted,
+            on_trace_ready=lambda profiler, path=path: profiler.export_chrome_trace(path),
         ) as profiler:
             for _ in range(3):
                 step()
                 profiler.step()
         orders[family] = [str(action) for action in (runtime.pipeline_order or {}).get(rank, []) if action]
     return orders
-
-
-def _export(path: str, profiler: Any) -> None:
-    profiler.export_chrome_trace(path)
 
 
 def _step_of(family: str, rank: int, size: int) -> tuple[Callable[[], Any], Any]:
@@ -57,13 +52,13 @@ def _step_of(family: str, rank: int, size: int) -> tuple[Callable[[], Any], Any]
     )
     modules = {number: nn.Sequential(nn.Linear(32, 512), nn.ReLU(), nn.Linear(512, 32)) for number in numbers}
     stages = [PipelineStage(each, number, num_stages, torch.device("cpu")) for number, each in modules.items()]
-    name, count = family.partition(" ")[0], NUM_MICROBATCHES * STAGES_PER_RANK[family]
-    if name == "to_torch":
+    count = NUM_MICROBATCHES * STAGES_PER_RANK[family]
+    if family == "to_torch":
         runtime = to_torch(one_f_one_b(size, count), modules, loss)
-    elif issubclass(getattr(theirs, name), theirs.PipelineScheduleSingle):
-        runtime = getattr(theirs, name)(stages[0], count, loss_fn=loss)
+    elif family == "Schedule1F1B":
+        runtime = theirs.Schedule1F1B(stages[0], count, loss_fn=loss)
     else:
-        runtime = getattr(theirs, name)(stages, count, loss_fn=loss)
+        runtime = getattr(theirs, family)(stages, count, loss_fn=loss)
     x = torch.randn(128, 32)
     words = {"target": x, "losses": []} if num_stages - 1 in numbers else {}
     return partial(runtime.step, *([x] if 0 in numbers else []), **words), runtime

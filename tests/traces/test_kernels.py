@@ -74,11 +74,6 @@ def test_without_the_kernels_of_a_span_all_times_are_those_of_the_cpu_and_the_no
     assert {round(span.duration * 1e6) for span in recorded.timeline.spans if span.action.kind in "FB"} == {50}
 
 
-def test_a_gpu_that_gloo_does_not_use_changes_nothing(tmp_path):
-    paths = write(tmp_path, [trace_of(RUN, rank) | {"deviceProperties": [{"name": "GPU"}]} for rank in range(2)])
-    assert read_trace(paths).clock == "host"
-
-
 def test_a_kernel_of_lanes_on_a_gpu_is_of_the_lane_on_whose_stream_it_is(tmp_path):
     """All lanes issue at once here."""
     run = simulate(one_f_one_b(2, 3), Costs(0.004, 0.003, 0.002))
@@ -87,9 +82,11 @@ def test_a_kernel_of_lanes_on_a_gpu_is_of_the_lane_on_whose_stream_it_is(tmp_pat
     assert same_times(recorded.timeline, run) < 1e-6
 
 
-def test_lanes_of_the_cpu_beside_a_gpu_have_the_time_of_the_cpu(tmp_path):
-    recorded = read_trace(write(tmp_path, [lanes(RUN)]))
-    assert (recorded.clock, recorded.note) == ("host", "the time of the CPUs that did the work")
+def test_beside_a_gpu_that_nobody_uses_the_time_is_that_of_the_cpu(tmp_path):
+    of_gloo = [trace_of(RUN, rank) | {"deviceProperties": [{"name": "GPU"}]} for rank in range(2)]
+    for contents in (of_gloo, [lanes(RUN)]):
+        recorded = read_trace(write(tmp_path, contents))
+        assert (recorded.clock, recorded.note) == ("host", "the time of the CPUs that did the work")
 
 
 def test_clocks_of_gpus_that_do_not_fit_are_refused(tmp_path):
