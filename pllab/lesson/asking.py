@@ -200,7 +200,7 @@ def judge(exercise: Exercise, packed: Packed | InCells, server: ForkServer, fold
     folder: an empty folder, in which the other process may write.
     """
     with tempfile.TemporaryFile() as printed:
-        job = {"package": exercise.package, **vars(packed)}
+        job = {"package": [f"pllab.{name}" for name in exercise.package], **vars(packed)}
         with _as_torch_begins():
             verdict = _judged(exercise, Solution(server, folder, job, printed, deadline_s=deadline_s))
         printed.seek(0)

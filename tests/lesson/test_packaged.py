@@ -53,7 +53,7 @@ CALLS: list[tuple[str, Callable[..., Any] | str]] = [
     ("12.2", lambda: (copy_in, reduce_out)),
     ("12.2", lambda: (lambda x: copy_in(x), lambda x: reduce_out(x))),
     ("16.2", winner),
-    *((exercise.id, exercise.package[0]) for exercise in PACKAGED),
+    *((exercise.id, f"pllab.{exercise.package[0]}") for exercise in PACKAGED),
 ]
 REFUSES = re.compile(
     r"(do not (use|call)|do without|refuses|rejects|leave) the package's|the package's own[^.]*(refused|not count)",
@@ -66,12 +66,12 @@ def refused_names(paths):
     """In the process of a check: which of these functions and classes refuse a call, as they name themselves."""
     found = []
     for path in paths:
-        thing = resolve_name(path)
+        thing = resolve_name(f"pllab.{path}")
         for one in filter(callable, vars(thing).values() if isinstance(thing, type) else [thing]):
             try:
                 one()
             except Refused as refused:
-                found.append(refused.sentence.split()[2])
+                found.append(refused.sentence.split()[2].removeprefix("pllab."))
                 break
             except TypeError:  # what a dataclass makes stays
                 pass
