@@ -122,10 +122,7 @@ def agree(messages: Sequence[Sequence[Message]]) -> None:
         if len({_kind(call) for call in there}) > 1:  # before the counts: gloo may have ended a rank for it
             made = [(rank, call) for rank, call in enumerate(row) if call is not None]
             said = ", ".join(f"rank {rank} {call.name} of {prod(call.shape)}" for rank, call in made)
-            raise Wrong(
-                "other_order",
-                f"Call {number} differs between ranks ({said} numbers); calls are paired by order.",
-            )
+            raise Wrong("other_order", f"Call {number} differs ({said} numbers); ranks pair their calls by order.")
         if len(there) < len(row):
             counts = ", ".join(str(len(rank)) for rank in ours)
             raise Wrong(
@@ -154,10 +151,8 @@ def _cause(world: World, size: int) -> Wrong | Undecided:
     if differing := _different_sizes(world.logs):
         return Wrong("sizes_differ", f"In a world of {size}, {differing} Both ends need the same shape and dtype.")
     if late := [rank for rank, log in enumerate(world.logs) if log.late]:
-        return Wrong(
-            "hang",
-            f"In a world of {size}, rank {late[0]} had not come back after {LATE_S:g} s. Something waits forever.",
-        )
+        told = f"In a world of {size}, rank {late[0]} had not come back after {LATE_S:g} s"
+        return Wrong("hang", f"{told}. Something waits forever.")
     if not all(log.began for log in world.logs):
         return Undecided(f"the ranks of the world of {size} did not all begin in time ({world.ended})")
     return Wrong("crashed", f"In a world of {size}, the ranks did not survive your function: {world.ended}.")
@@ -171,9 +166,7 @@ def _different_sizes(logs: Sequence[Log]) -> str:
             taken = [one.num_bytes for one in other.messages if (one.name, one.peer) == ("receive", source)]
             for gone, come in zip(sent, taken, strict=False):
                 if gone != come:
-                    return (
-                        f"rank {source} sent {gone} bytes to rank {to}, which received into a tensor of {come} bytes."
-                    )
+                    return f"rank {source} sent {gone} bytes to rank {to}, which received into {come} bytes."
     return ""
 
 

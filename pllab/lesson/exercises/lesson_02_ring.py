@@ -68,10 +68,7 @@ def _judge(ring_pass: Function, world_size: int) -> None:
 
 def _judge_pass(who: str, rank: int, world_size: int, passed: Passed) -> None:
     if passed.x_difference:
-        raise Wrong(
-            "sent_changed",
-            f"{who} has another x after the call: {passed.x_difference}. Receive into a new tensor.",
-        )
+        raise Wrong("sent_changed", f"{who} then has another x: {passed.x_difference}. Receive into a new tensor.")
     if not passed.difference:
         return
     if passed.whose == [rank]:

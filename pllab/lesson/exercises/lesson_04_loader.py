@@ -209,10 +209,8 @@ def another_order(partition_dataset: Asked) -> None:
         for before, after in combinations(range(3), 2):
             what = f"64 samples, {world} ranks, seed {seed}: in epochs {before} and {after}"
             if epochs[before] == epochs[after]:
-                raise Wrong(
-                    "forgotten_epoch",
-                    f"{what} the order is the same. It must follow from seed and epoch, even if one is 0.",
-                )
+                why = "It must follow from seed and epoch, even if one is 0."
+                raise Wrong("forgotten_epoch", f"{what} the order is the same. {why}")
             here, there = (sorted(sorted(_samples([rank])) for rank in epochs[epoch]) for epoch in (before, after))
             if world > 1 and here == there:
                 raise Wrong(
@@ -229,9 +227,7 @@ def others_left_out(partition_dataset: Asked) -> None:
             times = Counter(_samples(_epoch(partition_dataset, 29, 4, 8, remainder, epoch)))
             chosen.append([sample for sample in range(29) if times[sample] != 1])
         if all(each == chosen[0] for each in chosen):
-            what = (
-                f'29 samples, 4 ranks, remainder="{remainder}": in each of the epochs 0 to 4 you left out or repeated'
-            )
+            what = f'29 samples, 4 ranks, remainder="{remainder}": in all epochs 0 to 4 you left out or repeated'
             raise Wrong("same_left_out", f"{what} the samples {chosen[0]}. Shuffle before you cut off or append.")
 
 
@@ -240,10 +236,7 @@ def seeded(partition_dataset: Asked) -> None:
     for epoch in (0, 1):
         here, there = (_epoch(partition_dataset, 64, 2, 8, "pad", epoch, seed)[1] for seed in (7, 8))
         if here == there:
-            raise Wrong(
-                "ignores_the_seed",
-                f"In epoch {epoch} the seeds 7 and 8 give the same order; each seed should give its own.",
-            )
+            raise Wrong("ignores_the_seed", f"In epoch {epoch} the seeds 7 and 8 give the same order; they should not.")
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     try:
         (orders,) = partition_dataset.on_ranks(orders_on_rank, 1, timeout_s=_REPLAY_S, hash_seed=hash_seed)

@@ -167,10 +167,7 @@ def _judge_epochs(batches: Steps, setting: Setting, world_size: int) -> None:
     reached = _cut(batches, Counter(), setting.number, world_size)
     if reached < len(batches):
         times = Counter(chain(*batches[: reached + 1]))
-        most, fewest = (
-            max(range(setting.number), key=times.__getitem__),
-            min(range(setting.number), key=times.__getitem__),
-        )
+        fewest, *_, most = sorted(range(setting.number), key=times.__getitem__)
         raise Wrong(
             "epochs",
             f"With {setting}, up to step {reached + 1} sample {most} came {times[most]} times and sample {fewest} "
@@ -202,10 +199,7 @@ def losses_returned(train: Function) -> None:
         for losses in returned:
             if isinstance(losses, str) or len(losses) != setting.num_steps:
                 what = losses if isinstance(losses, str) else f"{len(losses)} losses"
-                raise Wrong(
-                    "no_losses",
-                    f"With {setting}, your function gave {what}; right is a list with a float for each step.",
-                )
+                raise Wrong("no_losses", f"With {setting} you returned {what}; right is a list of floats, one a step.")
         for step, losses in enumerate(zip(*returned, strict=True), start=1):
             if any(not _near(loss, losses[0]) for loss in losses):
                 said = ", ".join(f"{loss:.4f}" for loss in losses)
@@ -225,9 +219,7 @@ def equal_models(train: Function) -> None:
                     continue
                 ends = f"{key} on rank {rank} ends with {told(each.after[key], seen[0].after[key])}, as on rank 0"
                 if key in _NEVER_TRAINED:
-                    raise Wrong(
-                        "own_start", f"{ends}. Training leaves it alone: give it rank 0's numbers at the start."
-                    )
+                    raise Wrong("own_start", f"{ends}. Training leaves it alone: start with rank 0's numbers.")
                 raise Wrong("wrong", f"{ends}. The ranks started equal and then diverged.")
 
 

@@ -104,10 +104,7 @@ def one_graph_at_a_time(accumulate: Function) -> None:
             if sorted(happened) != sorted(wanted):
                 raise Wrong("not_every_batch", f"{what} Right is one forward and one backward of each.")
             if [kind for kind, _ in happened] != [kind for kind, _ in wanted]:
-                raise Wrong(
-                    "graphs_kept",
-                    f"{what} Several graphs were in memory: run the backward of each before the next forward.",
-                )
+                raise Wrong("graphs_kept", f"{what} Run each backward before the next forward: a graph takes memory.")
 
 
 @case("one set of messages, none before the last backward")

@@ -162,11 +162,8 @@ def keeps_digits(average_flat: Function) -> None:
 
 @case("frozen and unused parameters keep grad None")
 def leaves_none(average_flat: Function) -> None:
-    filled = Mistake(
-        "none_filled",
-        "Leave None alone: where a gradient is zeros, an optimizer goes on with momentum and weight decay.",
-    )
-    _compare(average_flat, lambda one: not one.has_gradient, [filled])
+    why = "Leave None alone: where a gradient is zeros, an optimizer goes on with momentum and weight decay."
+    _compare(average_flat, lambda one: not one.has_gradient, [Mistake("none_filled", why)])
 
 
 @case("the ledger has at most one message per data type")

@@ -102,7 +102,7 @@ def _after_the_stage_before(ticks: Ticks, m: int, p: int) -> None:
             )
 
 
-def _as_few_as_possible(ticks: Ticks, m: int, p: int) -> None:
+def _few_ticks(ticks: Ticks, m: int, p: int) -> None:
     if len(ticks) != m + p - 1:  # more of them: fewer break one of the other rules
         raise Wrong(
             "too_long",
@@ -111,7 +111,7 @@ def _as_few_as_possible(ticks: Ticks, m: int, p: int) -> None:
         )
 
 
-_RULES = (_every_pair_once, _one_at_a_time, _after_the_stage_before, _as_few_as_possible)
+_RULES = (_every_pair_once, _one_at_a_time, _after_the_stage_before, _few_ticks)
 
 
 def _judge(shapes: Sequence[Pair], rules: Sequence[Rule], clock_cycles: Function) -> None:
@@ -125,8 +125,6 @@ _clock = partial(case, on_hang=_ENDLESS)
 every_pair = _clock("every micro-batch passes every stage once")(partial(_judge, _SHAPES, [_every_pair_once]))
 one_at_a_time = _clock("a stage works on one micro-batch in a tick")(partial(_judge, _SHAPES, [_one_at_a_time]))
 in_order = _clock("no stage uses a result before it is there")(partial(_judge, _SHAPES, [_after_the_stage_before]))
-few_ticks = _clock("the clock ticks m + p - 1 times, and no tick is empty")(
-    partial(_judge, _SHAPES, [_as_few_as_possible])
-)
+few_ticks = _clock("the clock ticks m + p - 1 times, and no tick is empty")(partial(_judge, _SHAPES, [_few_ticks]))
 fewer_than_stages = _clock("all of this holds for fewer micro-batches than stages")(partial(_judge, _FEW, _RULES))
 one_stage = _clock("all of this holds for one stage")(partial(_judge, _ONE_STAGE, _RULES))

@@ -94,9 +94,7 @@ def clocked(compute: Function, num_batches: int, num_stages: int, num_cycles: in
 def _judge_cycle(schedule: Schedule, seen: Schedule, batches: Sequence[Any]) -> None:
     ran = f"For the cycle {schedule} the stages ran the pairs {seen}"
     if len(set(seen)) < len(seen) == len(schedule):
-        raise Wrong(
-            "late_binding", f"{ran}: the tasks look i and j up when they run, and by then the loop has moved on."
-        )
+        raise Wrong("late_binding", f"{ran}: the tasks look i and j up when they run, and by then the loop is over.")
     if sorted(seen) != sorted(schedule):
         raise Wrong("wrong", f"{ran}; right is each pair of the cycle once.")
     for i, j in schedule:

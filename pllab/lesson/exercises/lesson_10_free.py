@@ -141,9 +141,7 @@ def _result(ran: Ran, where: str) -> tuple[float, Gradients]:
         told = f"Your function returned {ran.result!r:.80}; return the loss of the batch as a Python number."
         raise Wrong("no_number", told)
     if others := {gradient.dtype for gradient in ran.gradients if gradient is not None} - {torch.float32}:
-        raise Wrong(
-            "wrong_result", f"For {where} a gradient is of {others.pop()}; right is torch.float32, as the stage had."
-        )
+        raise Wrong("wrong_result", f"For {where} a gradient is of {others.pop()}; right is torch.float32.")
     return float(ran.result), ran.gradients
 
 

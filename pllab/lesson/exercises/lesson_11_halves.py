@@ -120,9 +120,7 @@ def _run_first(halves: Function, chain: _Chain) -> tuple[Seen, Callable[[], Any]
     def refuse_changes() -> None:
         now, then = [*inputs, *weights, grad, answer[0]], [*before[0], *before[1], before[2], returned]
         if len(now) != len(then) or not all(map(identical, now, then)):
-            text = (
-                "Your function changes a list or a tensor that it was given or has returned; others may still use it."
-            )
+            text = "Your function changes a list or a tensor that it was given or has returned; others may use it."
             raise Wrong("overwritten", text)
 
     refuse_changes()

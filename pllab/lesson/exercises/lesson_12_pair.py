@@ -53,10 +53,8 @@ def one_message_each(pair: Function) -> None:
                 f"{', '.join(forward) or 'nothing'} forward and {', '.join(backward) or 'nothing'} backward"
                 for forward, backward in ((seen.forward, seen.backward), right[name])
             )
-            raise Wrong(
-                "messages",
-                f"In a world of {size}, rank {rank} sent {mine} for {name}(x), with x {form}; right is {wanted}.",
-            )
+            where = f"In a world of {size}, for {name}(x) with x {form},"
+            raise Wrong("messages", f"{where} rank {rank} sent {mine}; right is {wanted}.")
 
 
 @case("x and the gradient that arrives stay as they were")
