@@ -66,11 +66,9 @@ def refuse_failures(attempts: Sequence[Attempt], what: str) -> None:
     agree([one.messages for one in attempts])
     for rank, one in enumerate(attempts):
         if one.left:
-            raise Wrong(
-                "not_waited",
-                f"{what}, rank {rank} came back while {one.left[0]} was still under way. Wait for what an asynchronous "
-                "call returns: only then is its tensor ready.",
-            )
+            told = f"{what}, rank {rank} came back while {one.left[0]} was still under way"
+            why = "Wait for what an asynchronous call returns: only then is its tensor ready."
+            raise Wrong("not_waited", f"{told}. {why}")
     if any(one.late for one in attempts):
         raise Wrong("deadlock", _deadlock(attempts, what))
 
@@ -97,11 +95,9 @@ def refuse_alone(program: Program, solution: Any, plan: Plan) -> None:
         if one.kind == "NotImplementedError":
             raise NotImplementedError
         if one.error or one.messages:
-            raise Wrong(
-                "alone",
-                f"In a world of 1 your function {f'failed ({one.kind})' if one.error else 'made a call to others'}. A "
-                "rank cannot send to itself or receive from itself, and there is no other rank.",
-            )
+            told = f"In a world of 1 your function {f'failed ({one.kind})' if one.error else 'made a call to others'}"
+            why = "A rank cannot send to itself or receive from itself, and there is no other rank."
+            raise Wrong("alone", f"{told}. {why}")
 
 
 def agree(messages: Sequence[Sequence[Message]]) -> None:
@@ -125,10 +121,8 @@ def agree(messages: Sequence[Sequence[Message]]) -> None:
             raise Wrong("other_order", f"Call {number} differs ({said} numbers); ranks pair their calls by order.")
         if len(there) < len(row):
             counts = ", ".join(str(len(rank)) for rank in ours)
-            raise Wrong(
-                "not_all_ranks",
-                f"The ranks made {counts} collective calls; a rank that makes one waits until all others make it too.",
-            )
+            told = f"The ranks made {counts} collective calls"
+            raise Wrong("not_all_ranks", f"{told}; a rank that makes one waits until all others make it too.")
 
 
 def _kind(call: Message) -> tuple[str, int]:

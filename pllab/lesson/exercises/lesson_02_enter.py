@@ -52,11 +52,8 @@ def two_at_once(enter: Function) -> None:
     _judge_places(1, seen)
     other = [name for name in seen[0].files if not name.startswith(("group-of-1", "group-of-2"))]
     if other and "group-of-1" not in "".join(seen[0].files):  # a group may have taken its file away again
-        raise Wrong(
-            "wrong_file",
-            f"The file of this group is group-of-1, and its folder has {', '.join(other)}. Meet at init_file itself: "
-            "two groups that meet in one place interfere with each other.",
-        )
+        told = f"The file of this group is group-of-1, and its folder has {', '.join(other)}. Meet at init_file itself"
+        raise Wrong("wrong_file", f"{told}: two groups that meet in one place interfere with each other.")
 
 
 @case("a barrier that one rank skips ends on all others when deadline_s is over")
@@ -69,11 +66,8 @@ def deadline_ends_the_wait(enter: Function) -> None:
             if waited_s < deadline_s - _EARLY_S:
                 raise Wrong("too_early", f"{who} gave up after {waited_s:.1f} s. Give it deadline_s, not rounded.")
             if waited_s >= deadline_s + _MERCY_S - 1:
-                raise Wrong(
-                    "no_deadline",
-                    f"{who} waited in a barrier for more than {deadline_s + _MERCY_S - 1:g} s, until rank "
-                    f"{_SKIPS[size]} left. Every rank gives the group its deadline, as a timedelta of seconds.",
-                )
+                told = f"{who} waited in a barrier for {waited_s:.1f} s, until rank {_SKIPS[size]} left"
+                raise Wrong("no_deadline", f"{told}. Every rank gives the group its deadline, a timedelta of seconds.")
 
 
 def meet(watch: Watch, rank: int, world_size: int, enter: Function) -> Entered | None:
@@ -127,11 +121,9 @@ def _judge_places(size: int, seen: list[Entered]) -> None:
         if attempt.kind == "NotImplementedError":
             raise NotImplementedError
         if attempt.late:
-            raise Wrong(
-                "never_met",
-                f"{who} waited for others that never came ({attempt.error}). All ranks of a group give the same file "
-                "and the same world_size, and each gives its own rank.",
-            )
+            told = f"{who} waited for others that never came ({attempt.error})"
+            why = "All ranks of a group give the same file and the same world_size, and each gives its own rank."
+            raise Wrong("never_met", f"{told}. {why}")
         if attempt.error:
             raise Wrong("raised", f"{who}: your function raised {attempt.error}.")
         if one.place != (right := _right_place(rank, size)):

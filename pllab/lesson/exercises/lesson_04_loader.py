@@ -213,10 +213,8 @@ def another_order(partition_dataset: Asked) -> None:
                 raise Wrong("forgotten_epoch", f"{what} the order is the same. {why}")
             here, there = (sorted(sorted(_samples([rank])) for rank in epochs[epoch]) for epoch in (before, after))
             if world > 1 and here == there:
-                raise Wrong(
-                    "stays_at_home",
-                    f"{what} the samples of a rank stay together. Shuffle all samples in each epoch, then share.",
-                )
+                told = f"{what} the samples of a rank stay together"
+                raise Wrong("stays_at_home", f"{told}. Shuffle all samples in each epoch, then share.")
 
 
 @case("the samples that are left out, or loaded again, change from epoch to epoch")
@@ -246,12 +244,9 @@ def seeded(partition_dataset: Asked) -> None:
             raise Undecided from None
         raise Wrong("other_process", f"In a second Python process your function failed: {sentence}") from None
     if orders != partition_dataset.inside(orders_of):
-        raise Wrong(
-            "other_process",
-            "A second Python process, with the same seed and epochs, dealt differently. Ranks of torchrun are new "
-            "processes: the hash of a text, the number of the process or the time differ between them. Make the order "
-            "of numbers alone.",
-        )
+        told = "A second Python process, with the same seed and epochs, dealt differently"
+        why = "Make the order of numbers alone: ranks are processes, and the hash of a text differs between them."
+        raise Wrong("other_process", f"{told}. {why}")
 
 
 def orders_on_rank(rank: int, world_size: int, partition_dataset: Function) -> Any:  # noqa: ARG001

@@ -91,11 +91,9 @@ def lengths(partitioner: Asked) -> None:
 def seeded(partitioner: Asked) -> None:
     first, again, other = (_shares(partitioner, 64, "1/2 1/2", seed) for seed in (_SEED, _SEED, _SEED + 1))
     if set(first[0]) in (set(range(32)), set(range(32, 64))):
-        raise Wrong(
-            "not_shuffled",
-            f"Half of 64 samples were the samples {min(first[0])} to {max(first[0])}. Shuffle all positions before you "
-            "cut them: data sorted by topic or length would give every rank another kind of text.",
-        )
+        told = f"Half of 64 samples were the samples {min(first[0])} to {max(first[0])}"
+        why = "Shuffle all positions before you cut them: data may be sorted by topic or length."
+        raise Wrong("not_shuffled", f"{told}. {why}")
     if first != again:
         raise Wrong("wrong_seed", f"Two partitioners with the seed {_SEED} gave different shares; right is the same.")
     if first == other:

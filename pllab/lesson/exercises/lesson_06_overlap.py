@@ -221,11 +221,9 @@ def _seen(install: Function, size: int = _SIZE) -> list[Seen]:
     """What the ranks saw, unless one waited in its backward: then the run ended there."""
     seen: list[Seen] = [one.value for one in seen_in_call(train_on_ranks, install, _PLAN, size, "all models")]
     if any(one.blocked for one in seen):
-        raise Wrong(
-            "blocks_backward",
-            f"Rank 0 did not end its backward until rank 1 began its own, {_PATIENCE_S:g} s later: a hook waits for "
-            "its message or for the rank. Start the message with all_reduce_async, and wait for it in wait().",
-        )
+        told = f"Rank 0 did not end its backward until rank 1 began its own, {_PATIENCE_S:g} s later"
+        why = "Start the message with all_reduce_async in the hook, and wait for it in wait()."
+        raise Wrong("blocks_backward", f"{told}. {why}")
     return seen
 
 
@@ -233,26 +231,18 @@ def _seen(install: Function, size: int = _SIZE) -> list[Seen]:
 def starts_in_backward(install: Function) -> None:
     for one in _seen(install):
         if not one.same_weights:
-            raise Wrong(
-                "wrong",
-                "The weights changed; right is that they stay. A post-accumulate hook is called with the parameter, "
-                "not with its gradient; the gradient is parameter.grad.",
-            )
+            told = "The weights changed; right is that they stay"
+            raise Wrong("wrong", f"{told}. A post-accumulate hook is called with the parameter, not its gradient.")
         there = sum(parameter.nbytes for parameter in list(Chain().parameters())[1:] if parameter.requires_grad)
         for step, num_bytes in zip(_CHAIN_STEPS, one.bytes_before_last, strict=True):
             sent = f"In step {step}, {num_bytes} bytes of messages had started when {there} of gradients were there"
             if num_bytes == 0:
-                raise Wrong(
-                    "starts_late",
-                    f"{sent} and the last one was missing; right is more than 0. Backward makes the gradients of the "
-                    "last layer first, and wait() makes everything ready for the next step.",
-                )
+                why = "Backward makes the last layer's gradients first, and wait() makes all ready for the next step."
+                raise Wrong("starts_late", f"{sent} and the last one was missing; right is more than 0. {why}")
             if num_bytes > there + _SLACK_BYTES:
-                raise Wrong(
-                    "sent_too_early",
-                    f"{sent}: some left with old numbers. wait() has to empty what the step filled, so that the next "
-                    "counts from the beginning.",
-                )
+                shown = f"{sent}: some left with old numbers"
+                why = "wait() has to empty what the step filled, so that the next counts from the beginning."
+                raise Wrong("sent_too_early", f"{shown}. {why}")
 
 
 @case("backward does not wait for the other rank, and wait() does")

@@ -38,21 +38,16 @@ def _ticks(clock_cycles: Function, m: int, p: int) -> Ticks:
     try:
         ticks = [[(index(i), index(j)) for i, j in tick] for tick in islice(given, most + 1)]
     except (TypeError, ValueError):
-        raise Wrong(
-            "no_ticks",
-            f"{asked} your clock gave {given!r:.200}. Return a list of ticks or yield them one by one; each tick is a "
-            "list of pairs (micro-batch, stage), even if it holds only one.",
-        ) from None
+        shown = f"{asked} your clock gave {given!r:.200}. Return a list of ticks or yield them one by one"
+        why = "each tick is a list of pairs (micro-batch, stage), even if it holds only one."
+        raise Wrong("no_ticks", f"{shown}; {why}") from None
     if len(ticks) > most:
         raise Wrong("endless", f"{asked} your clock gave more than {most} ticks. {_ENDLESS[1]}")
     if isinstance(given, Drawn):
         for number, (came, later) in enumerate(zip(given.came, given.later, strict=True)):
             if isinstance(came, list) and came != later:
-                raise Wrong(
-                    "one_list",
-                    f"{asked} tick {number} was {came}, but after the next ticks the same list was {later}. "
-                    "Make a new list for each tick; a caller may keep the ticks.",
-                )
+                told = f"{asked} tick {number} was {came}, but after the next ticks the same list was {later}"
+                raise Wrong("one_list", f"{told}. Make a new list for each tick; a caller may keep the ticks.")
     return ticks
 
 
@@ -84,31 +79,24 @@ def _one_at_a_time(ticks: Ticks, m: int, p: int) -> None:
     for number, tick in enumerate(ticks):
         for stage, work in Counter(j for _, j in tick).items():
             if work > 1:
-                raise Wrong(
-                    "two_on_one_stage",
-                    f"For m = {m} and p = {p} tick {number} of your clock is {_listed(tick)}: {work} micro-batches on "
-                    f"stage {stage}. A stage works on one in a tick.",
-                )
+                told = f"For m = {m} and p = {p} tick {number} of your clock is {_listed(tick)}"
+                why = f"{work} micro-batches on stage {stage}. A stage works on one in a tick."
+                raise Wrong("two_on_one_stage", f"{told}: {why}")
 
 
 def _after_the_stage_before(ticks: Ticks, m: int, p: int) -> None:
     when = {pair: number for number, tick in enumerate(ticks) for pair in tick}
     for (i, j), number in sorted(when.items()):
         if j > 0 and when[i, j - 1] >= number:
-            raise Wrong(
-                "wrong_order",
-                f"For m = {m} and p = {p} your clock has micro-batch {i} on stage {j} in tick {number}, and on stage "
-                f"{j - 1} in tick {when[i, j - 1]}. Stage {j} needs the result of stage {j - 1}, so it comes later.",
-            )
+            told = f"micro-batch {i} is on stage {j} in tick {number}, and on stage {j - 1} in tick {when[i, j - 1]}"
+            why = f"Stage {j} needs the result of stage {j - 1}, so it comes later."
+            raise Wrong("wrong_order", f"For m = {m} and p = {p} {told}. {why}")
 
 
 def _few_ticks(ticks: Ticks, m: int, p: int) -> None:
     if len(ticks) != m + p - 1:  # more of them: fewer break one of the other rules
-        raise Wrong(
-            "too_long",
-            f"For m = {m} and p = {p} your clock has {len(ticks)} ticks, {ticks.count([])} of them empty; "
-            f"{m + p - 1} are enough: micro-batch i can be on stage j in tick i + j.",
-        )
+        told = f"For m = {m} and p = {p} your clock has {len(ticks)} ticks, {ticks.count([])} of them empty"
+        raise Wrong("too_long", f"{told}; {m + p - 1} are enough: micro-batch i can be on stage j in tick i + j.")
 
 
 _RULES = (_every_pair_once, _one_at_a_time, _after_the_stage_before, _few_ticks)

@@ -135,11 +135,8 @@ def places_of_stages(compute: Function) -> list[tuple[int, list[tuple[str, int, 
 @case("the stages of one cycle run at the same time (they meet at a barrier)")
 def together(compute: Asked) -> None:
     if not compute.inside(meets, bench.MEETING_S):
-        raise Wrong(
-            "sequential",
-            "The stages of one cycle never ran at the same time: one waited for the other, which had not been "
-            "given out yet. Give out all tasks of the cycle first, then wait for their results.",
-        )
+        told = "The stages of one cycle never ran at the same time: one waited for the other, not given out yet"
+        raise Wrong("sequential", f"{told}. Give out all tasks of the cycle first, then wait for their results.")
 
 
 def meets(compute: Function, meeting_s: float) -> bool:

@@ -39,11 +39,9 @@ def cut(cut_step: Asked) -> None:
         if not ran.has_graph:
             raise Wrong("wrong", "loss_of was never called with an output that has a graph; the loss needs one.")
         if ran.reached:
-            raise Wrong(
-                "not_cut",
-                f"The graph of the loss reaches back to weight {ran.reached[0]!r} of the first stage; right is a graph "
-                "that ends where the second stage begins. Give that one a copy of the output without its history.",
-            )
+            told = f"The graph of the loss reaches back to weight {ran.reached[0]!r} of the first stage"
+            why = "right is that it ends at the second stage. Give that one a copy of the output without its history."
+            raise Wrong("not_cut", f"{told}; {why}")
 
 
 @case("the gradients of both stages equal the plain model's, and it returns the loss as a number")
@@ -61,11 +59,8 @@ def gradients(cut_step: Asked) -> None:
                 "cut; the first stage needs a backward of its own, which starts from the gradient found there.",
             )
         if without:
-            raise Wrong(
-                "no_gradient",
-                f"{without[0]} has no gradient: call backward of the loss, which leaves gradients in the weights of "
-                "the second stage.",
-            )
+            told = f"{without[0]} has no gradient: call backward of the loss"
+            raise Wrong("no_gradient", f"{told}, which leaves gradients in the weights of the second stage.")
         asked = {"none": "For 5 rows", "dropout": "With dropout", "double": "With float64 numbers"}[change]
         judge_gradients(asked, ran.gradients, _gradients(first, second))
         judge_loss(asked, ran.loss, loss.item())

@@ -61,11 +61,8 @@ def one_message_each(pair: Function) -> None:
 def leaves_them_alone(pair: Function) -> None:
     for name, form, size, rank in _questions("fg", _FORMS, (1, 2, 3)):
         if changed := _seen(pair, name, form, size, rank).changed:
-            raise Wrong(
-                "in_place",
-                f"In a world of {size}, after {name}(x) and its backward, with x {form}, {changed[0]} has other "
-                "numbers. all_reduce works in place, and others may hold this tensor: sum a copy.",
-            )
+            told = f"In a world of {size}, {name}(x) or its backward, with x {form}, has changed {changed[0]}"
+            raise Wrong("in_place", f"{told}. all_reduce works in place, and others may hold this tensor: sum a copy.")
 
 
 @case("x may be used elsewhere: x + f(x) sums only what comes through f")
