@@ -115,6 +115,7 @@ class _RankClock:
             is_slow = self._fault.ward == STRAGGLER and self.rank == self._fault.rank and step >= self._fault.step
             self.now += pace_s + (_SLOW_S if is_slow else 0.0)
             calls = self._pair(step) if self._fault.ward == SENDS else self._step(step)
+            # of data parallel's collectives nobody waits for one before all are started
             together = sum(call.is_collective and call.name != "barrier" for call in calls)
             for number, call in enumerate(calls, start=1):
                 self._start(call)
@@ -152,9 +153,8 @@ class _RankClock:
 
     def _start(self, call: Call) -> None:
         number, order = len(self.calls), sum(earlier.is_collective for earlier in self.calls)
-        self.calls.append(
-            replace(call, number=number, order=order, started_s=self.now, where="training.py:38 in train")
-        )
+        made = replace(call, number=number, order=order, started_s=self.now, where="training.py:38 in train")
+        self.calls.append(made)
         self.now += 1e-4
 
     def _waited(self, ranks: "list[_RankClock]") -> bool:

@@ -131,11 +131,9 @@ def in_step(partition_dataset: Asked) -> None:
         first, *others = [[len(step) for step in rank] for rank in ranks]
         for rank, sizes in enumerate(others, 1):
             if sizes != first:
-                raise Wrong(
-                    "uneven_steps",
-                    f'{number} samples, {world} ranks, {_PER_RANK} a step, remainder="{remainder}": rank 0 has batches '
-                    f"of {first} samples, and rank {rank} of {sizes}. Right is the same on every rank.",
-                )
+                asked = f'{number} samples, {world} ranks, {_PER_RANK} a step, remainder="{remainder}"'
+                told = f"rank 0 has batches of {first} samples, and rank {rank} of {sizes}"
+                raise Wrong("uneven_steps", f"{asked}: {told}. Right is the same on every rank.")
 
 
 @case("pad loses nothing, drop repeats nothing: 1 to 145 samples, 1 to 8 ranks")

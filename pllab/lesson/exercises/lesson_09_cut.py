@@ -30,11 +30,9 @@ def cut(cut_step: Asked) -> None:
             ran: Ran = cut_step.inside(ran_cut, num_rows, width)
         except RuntimeError as error:
             if "implicitly created" in str(error):
-                raise Wrong(
-                    "no_gradient",
-                    f"Your function raised {getattr(error, 'shown', error)}: a backward was given no gradient to start "
-                    "from. Autograd leaves one only in a tensor that begins a graph and asks for it.",
-                ) from error
+                told = f"Your function raised {getattr(error, 'shown', error)}: a backward had no gradient to start"
+                why = "Autograd leaves one only in a tensor that begins a graph and asks for it."
+                raise Wrong("no_gradient", f"{told}. {why}") from error
             raise
         if not ran.has_graph:
             raise Wrong("wrong", "loss_of was never called with an output that has a graph; the loss needs one.")
@@ -53,11 +51,9 @@ def gradients(cut_step: Asked) -> None:
         loss.backward()
         without = [name for name, gradient in ran.gradients.items() if gradient is None]
         if any(name.startswith("first") for name in without):
-            raise Wrong(
-                "no_gradient",
-                f"{without[0]} has no gradient: backward of that stage did not run. Backward of the loss ends at the "
-                "cut; the first stage needs a backward of its own, which starts from the gradient found there.",
-            )
+            told = f"{without[0]} has no gradient: backward of that stage did not run. That of the loss ends at the cut"
+            why = "the first stage needs a backward of its own, which starts from the gradient found there."
+            raise Wrong("no_gradient", f"{told}; {why}")
         if without:
             told = f"{without[0]} has no gradient: call backward of the loss"
             raise Wrong("no_gradient", f"{told}, which leaves gradients in the weights of the second stage.")
