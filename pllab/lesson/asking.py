@@ -34,11 +34,6 @@ _MAKE_S = 60.0  # reading the function with its imports, or running the cells th
 PATIENCE = 3  # deadlines that a function gets while other programs have the machine
 _MOST_CALLS = 100_000  # that one question may lead to; the deadline does not count what is done here
 MOST_PRINTED = 2000  # bytes of the student's output that a verdict shows
-_UNUSABLE = "The check cannot use what your function gave: {error}."
-
-
-class Raised(Exception):
-    """What the learner's function raised: not one of Python's own classes, or one that ends programs."""
 
 
 class Solution:
@@ -178,7 +173,7 @@ def _made(names: Sequence[Any], text: str) -> Exception:
         with suppress(TypeError):  # it is no class, or one that needs more than a text, as a UnicodeDecodeError
             if issubclass(kind, Exception):
                 return kind(text)
-    return Raised(text)
+    return Exception(text)  # not one of Python's own classes, or one that ends programs
 
 
 def _exception(told: Any) -> Exception:
@@ -264,9 +259,9 @@ def _result(case: Case, solution: Solution) -> Result:
         where = getattr(wrong.__context__, "where", "")
         return Result(claim=case.claim, hint_id=wrong.hint_id, hint=wrong.sentence, where=where)
     except Exception as error:
-        shown = getattr(error, "shown", "")
-        hint = f"Your function raised {shown}" if shown else _UNUSABLE.format(error=error)
-        return Result(
-            claim=case.claim, hint_id="raised" if shown else "unusable", hint=hint, where=getattr(error, "where", "")
-        )
+        if shown := getattr(error, "shown", ""):
+            hint_id, hint = "raised", f"Your function raised {shown}"
+        else:
+            hint_id, hint = "unusable", f"The check cannot use what your function gave: {error}."
+        return Result(claim=case.claim, hint_id=hint_id, hint=hint, where=getattr(error, "where", ""))
     return Result(claim=case.claim, passed=True)

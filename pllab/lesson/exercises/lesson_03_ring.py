@@ -59,10 +59,8 @@ def uneven(ring_all_reduce: Function) -> None:
 @case("the same for a tensor of 3 x 5 and for transposes, even if only one rank has one")
 def shapes(ring_all_reduce: Function) -> None:
     _judge_sums(ring_all_reduce, _SHAPED)
-    gaps = (  # with the same numbers side by side in memory all was well
-        "The numbers of a transpose do not lie side by side in memory: work on a copy that has them in the order of "
-        "the shape, as reshape(-1) makes it, and copy the sum back."
-    )
+    # With the same numbers side by side in memory all was well.
+    gaps = "A transpose has gaps in memory: work on a copy without, as reshape(-1) makes it, and copy the sum back."
     with retold("gaps", gaps):
         _judge_sums(ring_all_reduce, _TRANSPOSED)
 

@@ -59,10 +59,8 @@ def _every_pair_once(ticks: Ticks, m: int, p: int) -> None:
     found = "; ".join(f"{fault} {_listed(sorted(pairs))}" for fault, pairs in faults.items() if pairs)
     if not found:
         return
-    shown = (
-        f"For m = {m} and p = {p} your clock {found}. Right is each of the micro-batches 0 to {m - 1} on each of the "
-        f"stages 0 to {p - 1}, once."
-    )
+    wanted = f"each of the micro-batches 0 to {m - 1} on each of the stages 0 to {p - 1}, once"
+    shown = f"For m = {m} and p = {p} your clock {found}. Right is {wanted}."
     if given == {(j, i) for i, j in right}:
         raise Wrong("swapped_pair", f"{shown} A pair is (micro-batch, stage), in this order.")
     if given == {(i + 1, j + 1) for i, j in right}:

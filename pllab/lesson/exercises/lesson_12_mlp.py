@@ -50,10 +50,7 @@ def forward_equal(split_mlp: Function) -> None:
 
 @case("the gradient of x is whole on every rank")
 def gradient_of_x(split_mlp: Function) -> None:
-    partial = (
-        "That is this rank's term of the gradient: without the all-reduce of the backward, the layers below learn "
-        "another gradient on each rank."
-    )
+    partial = "That is this rank's term; without the all-reduce of the backward the layers below learn differently."
     _compare(split_mlp, _OF_X, NO_GRADIENT, _adds_up("partial_gradient", partial, split_mlp, _OF_X))
 
 
@@ -89,10 +86,7 @@ def share_of_work(split_mlp: Function) -> None:
 
 @case("the bias b counts once, and has its whole gradient on every rank")
 def bias_once(split_mlp: Function) -> None:
-    inside = (
-        "One rank added b before the sum, or each a part of it, so the ranks share its gradient. Every rank has a copy "
-        "of b, and copies that learn differently drift apart: add b after the sum."
-    )
+    inside = "One rank added b before the sum, or each a part of it: the copies of b drift apart. Add b after the sum."
     _compare(split_mlp, _OF_B, _adds_up("bias_inside", inside, split_mlp, _OF_B))
 
 
