@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any
 
@@ -40,7 +42,9 @@ CALLS: list[tuple[str, Callable[..., Any] | str]] = [
     ("02.2", lambda rank, size, file, s: comm.setup(rank, size, "gloo", init_file=file, timeout_s=s)),
     ("03.1", lambda x, root=0: comm.run_transfers(transfers.tree_broadcast(comm.world_size(), root), x)),
     ("05.1", lambda model: [parallel.DataParallel(model), None][1]),
-    ("08.1", lambda m, p: pipeline.clock_cycles(m, p)),
+    ("08.1", lambda m, p: list(map(list, resolve_name("pllab.pipeline.workers.clock_cycles")(m, p)))),
+    ("08.1", lambda m, p: getattr(import_module("pllab.pipeline"), "clock" + "_cycles")(m, p)),
+    ("08.1", lambda m, p: partial(pipeline.clock_cycles, m)(p)),
     ("08.1", lambda m, p: map(list, pipeline.clock_cycles(m, p))),
     (
         "09.2",
@@ -59,7 +63,7 @@ REFUSES = re.compile(
     r"(do not (use|call)|do without|refuses|rejects|leave) the package's|the package's own[^.]*(refused|not count)",
     re.IGNORECASE,
 )
-FEW = {"08.1", "10.1"}  # a generator that the check reads, and a decorator between the learner and the function
+FEW = {"05.1", "08.1", "10.1"}  # ranks, disguises and a generator that the check reads, and a decorator around it
 
 
 def refused_names(paths):
