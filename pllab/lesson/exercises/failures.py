@@ -35,7 +35,6 @@ def seen_in_call(program: Program, solution: Any, plan: Plan, size: int, name: s
 
     Raises:
         Wrong: a call up to this one failed on a rank, or a rank did not survive it.
-        NotImplementedError: the function is the stub.
     """
     seen: list[dict[str, Any]] = seen_in_world(program, solution, plan, size)
     names = max((list(one) for one in seen), key=len)
@@ -54,11 +53,8 @@ def refuse_failures(attempts: Sequence[Attempt], what: str) -> None:
 
     Raises:
         Wrong: the cause, and not its echo on another rank.
-        NotImplementedError: the function is the stub.
     """
     for rank, one in enumerate(attempts):
-        if one.kind == "NotImplementedError":
-            raise NotImplementedError
         if one.error and not one.late:
             kind = "no_such_rank" if "there is no rank" in one.error else "raised"
             where = f" ({one.where})" if one.where else ""
@@ -89,11 +85,8 @@ def refuse_alone(program: Program, solution: Any, plan: Plan) -> None:
 
     Raises:
         Wrong: it did.
-        NotImplementedError: the function is the stub.
     """
     for one in seen_in_world(program, solution, plan, 1)[0].values():
-        if one.kind == "NotImplementedError":
-            raise NotImplementedError
         if one.error or one.messages:
             told = f"In a world of 1 your function {f'failed ({one.kind})' if one.error else 'made a call to others'}"
             why = "A rank cannot send to itself or receive from itself, and there is no other rank."
