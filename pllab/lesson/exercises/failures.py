@@ -88,7 +88,7 @@ def refuse_alone(program: Program, solution: Any, plan: Plan) -> None:
     """
     for one in seen_in_world(program, solution, plan, 1)[0].values():
         if one.error or one.messages:
-            told = f"In a world of 1 your function {f'failed ({one.kind})' if one.error else 'made a call to others'}"
+            told = f"In a world of 1 your function {f'raised {one.error}' if one.error else 'made a call to others'}"
             why = "A rank cannot send to itself or receive from itself, and there is no other rank."
             raise Wrong("alone", f"{told}. {why}")
 

@@ -113,7 +113,6 @@ class Attempt:
     messages: tuple[comm.Message, ...]
     started: tuple[Started, ...]
     error: str = ""
-    kind: str = ""
     where: str = ""
     late: bool = False
 
@@ -176,7 +175,7 @@ def _told(error: Exception) -> dict[str, Any]:
     words = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(".")
     is_late = re.search("timed? ?out", words, re.IGNORECASE) is not None
     late = isinstance(error, RuntimeError | TimeoutError) and (is_late or is_echo(error))
-    return {"error": words, "kind": type(error).__name__, "where": their_line(error), "late": late}
+    return {"error": words, "where": their_line(error), "late": late}
 
 
 Program = Callable[[Watch, int, int, Any], Any]
