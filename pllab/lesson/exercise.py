@@ -22,8 +22,7 @@ class Wrong(Exception):
 
     def __init__(self, hint_id: str, sentence: str) -> None:
         super().__init__(hint_id, sentence)
-        self.hint_id = hint_id
-        self.sentence = sentence
+        self.hint_id, self.sentence = hint_id, sentence
 
 
 class Refused(BaseException):

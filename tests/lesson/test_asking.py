@@ -9,6 +9,7 @@ import time
 from collections import deque
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from unittest.mock import Mock
 
@@ -212,20 +213,12 @@ def test_a_solution_may_use_what_the_learner_has_already():
     assert str(check("09.3", forward).outcome) == "right"
 
 
-def reads_the_truth(*_):
-    from pllab.lesson.exercises import lesson_11_halves
-
-    return lesson_11_halves
-
-
-def finds_the_truth(*_):
-    import pllab.lesson
-
-    return pllab.lesson.exercises
-
-
 @pytest.mark.parametrize(
-    ("cheat", "words"), [(reads_the_truth, "ModuleNotFoundError"), (finds_the_truth, "no attribute 'exercises'")]
+    ("cheat", "words"),
+    [
+        (lambda *_: import_module("pllab.lesson.exercises.lesson_11_halves"), "ModuleNotFoundError"),
+        (lambda *_: import_module("pllab.lesson").exercises, "no attribute 'exercises'"),
+    ],
 )
 def test_the_room_of_the_checks_is_closed_also_after_a_program_of_a_case(cheat, words):
     verdict = check("11.1", cheat)
