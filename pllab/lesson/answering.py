@@ -39,7 +39,7 @@ from pllab.comm.processes import answer_with_stack
 from pllab.lesson.encoding import decode, encode, write_back
 from pllab.lesson.exercise import Refused, Wrong
 from pllab.lesson.extraction import pack_cells
-from pllab.lesson.own_code import copied, functions_of, their_line
+from pllab.lesson.own_code import copied, functions_of, is_stub, their_line
 
 _CHECKS = "pllab.lesson.exercises"
 _PACKAGED = (
@@ -137,7 +137,7 @@ def _answer(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     except Wrong as wrong:  # of a program of the check
         return {"wrong": [wrong.hint_id, wrong.sentence]}
     except BaseException as error:  # SystemExit too: the learner's code does not end the check
-        return {"raised": _told(error)}
+        return {"refused": ["", ""]} if is_stub(error) else {"raised": _told(error)}
 
 
 def _called(line: Line, room: ChecksRoom, solution: Callable[..., Any], question: dict[str, Any]) -> dict[str, Any]:

@@ -34,11 +34,6 @@ _MAKE_S = 60.0  # reading the function with its imports, or running the cells th
 PATIENCE = 3  # deadlines that a function gets while other programs have the machine
 _MOST_CALLS = 100_000  # that one question may lead to; the deadline does not count what is done here
 MOST_PRINTED = 2000  # bytes of the student's output that a verdict shows
-_UNUSABLE = "The check cannot use what your function gave: {error}."
-
-
-class Raised(Exception):
-    """What the learner's function raised: not one of Python's own classes, or one that ends programs."""
 
 
 class Solution:
@@ -82,7 +77,7 @@ class Solution:
         Raises:
             Ended: it died or is late.
             Undecided: it is late, and other programs had the machine.
-            Refused: the function called what the exercise asks for.
+            Refused: the function is the stub, or called what the exercise asks for.
             Exception: what the function raised.
         """
         return self._ask(args, kwargs)
@@ -178,14 +173,13 @@ def _made(names: Sequence[Any], text: str) -> Exception:
         with suppress(TypeError):  # it is no class, or one that needs more than a text, as a UnicodeDecodeError
             if issubclass(kind, Exception):
                 return kind(text)
-    return Raised(text)
+    return Exception(text)  # not one of Python's own classes, or one that ends programs
 
 
 def _exception(told: Any) -> Exception:
     """What the function raised, to be raised here."""
     try:
-        is_stub = "raise NotImplementedError" in told["where"]  # not torch's own, for a module without a forward
-        error = _made([kind for kind in told["kinds"] if is_stub or kind != "NotImplementedError"], str(told["text"]))
+        error = _made(told["kinds"], str(told["text"]))
         error.shown, error.where = str(told["shown"]), str(told["where"])  # type: ignore[attr-defined]
     except (KeyError, TypeError) as wrong:
         raise no_answer(wrong) from None
@@ -200,7 +194,7 @@ def judge(exercise: Exercise, packed: Packed | InCells, server: ForkServer, fold
     folder: an empty folder, in which the other process may write.
     """
     with tempfile.TemporaryFile() as printed:
-        job = {"package": exercise.package, **vars(packed)}
+        job = {"package": [f"pllab.{name}" for name in exercise.package], **vars(packed)}
         with _as_torch_begins():
             verdict = _judged(exercise, Solution(server, folder, job, printed, deadline_s=deadline_s))
         printed.seek(0)
@@ -216,8 +210,6 @@ def _judged(exercise: Exercise, solution: Solution) -> Verdict:
                 results.append(_result(case, solution))
                 if results[-1].failed:
                     break
-    except NotImplementedError:
-        return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
     except Refused as refused:
         return refusal(exercise, refused.hint_id, refused.sentence)
     except Undecided:
@@ -258,15 +250,13 @@ def _unanswered(case: Case, ended: Ended) -> Result:
 def _result(case: Case, solution: Solution) -> Result:
     try:
         case.test(solution)
-    except NotImplementedError:
-        raise
     except Wrong as wrong:
         where = getattr(wrong.__context__, "where", "")
         return Result(claim=case.claim, hint_id=wrong.hint_id, hint=wrong.sentence, where=where)
     except Exception as error:
-        shown = getattr(error, "shown", "")
-        hint = f"Your function raised {shown}" if shown else _UNUSABLE.format(error=error)
-        return Result(
-            claim=case.claim, hint_id="raised" if shown else "unusable", hint=hint, where=getattr(error, "where", "")
-        )
+        if shown := getattr(error, "shown", ""):
+            hint_id, hint = "raised", f"Your function raised {shown}"
+        else:
+            hint_id, hint = "unusable", f"The check cannot use what your function gave: {error}."
+        return Result(claim=case.claim, hint_id=hint_id, hint=hint, where=getattr(error, "where", ""))
     return Result(claim=case.claim, passed=True)

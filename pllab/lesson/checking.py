@@ -26,14 +26,7 @@ from pllab.lesson.keeping import keep
 from pllab.lesson.packing import pack
 from pllab.lesson.verdict import Outcome, Verdict, refusal
 
-PRELOADED = (
-    "torch",
-    "torch.distributed",
-    "pllab.lesson.answering",
-    "pllab.comm",
-    "pllab.pipeline",
-    "pllab.parallel",
-)
+PRELOADED = ("pllab.lesson.answering", "pllab.pipeline", "pllab.parallel")  # with torch and pllab.comm
 
 
 def check(exercise_id: str, solution: Callable[..., Any] | None, *, deadline_s: float | None = None) -> Verdict:

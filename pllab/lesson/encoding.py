@@ -30,8 +30,6 @@ from typing import Any
 import torch
 
 _MOST_ITEMS = 20_000  # of one list; more is a function that never ends
-_DEEPEST = 14  # lists within lists
-_MOST_BITS = 10_000  # of a whole number; Python refuses to write one of 4,300 digits
 _MOST_SHOWN = 200
 _SIMPLE = (bool, int, float, str)  # written here once: a union is made anew whenever it is read, for every number sent
 _OF_PARTS = (Mapping, MappingView, Sequence, Set, Iterator)
@@ -77,7 +75,7 @@ class Drawn:
         return f"an iterator of {self.came}"
 
 
-def encode(value: Any, calls: list[Call] | None = None, depth: int = _DEEPEST) -> Any:
+def encode(value: Any, calls: list[Call] | None = None) -> Any:
     """The value as JSON can write it.
 
     Example: `encode((1, [2.5]))` -> `{"tuple": [1, [2.5]]}`.
@@ -85,13 +83,13 @@ def encode(value: Any, calls: list[Call] | None = None, depth: int = _DEEPEST) -
     calls: collects the functions found; the other side calls them by their index there. Without it a function is
     odd.
     """
-    if value is None or isinstance(value, _SIMPLE):
-        return _simple(value)
+    if value is None or isinstance(value, _SIMPLE):  # of a class of the learner's own JSON writes the value alone
+        return {"named": [_name(value), [value.value]]} if isinstance(value, Enum) else value
     if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized:
         return {"tensor": _tensor(value)}
-    if depth == 0 or isinstance(value, bytes):
+    if isinstance(value, bytes):
         return _odd(value)
-    deeper = partial(encode, calls=calls, depth=depth - 1)
+    deeper = partial(encode, calls=calls)
     if isinstance(value, _OF_PARTS) or dataclasses.is_dataclass(type(value)):
         return _encode_parts(value, deeper)
     if isinstance(value, Real):
@@ -222,14 +220,6 @@ def _bare(items: Sequence[Any]) -> Any:
     return items[0] if len(items) == 1 and isinstance(items[0], str | int | float) else tuple(items)
 
 
-def _simple(value: float | str | None) -> Any:
-    if isinstance(value, Enum):
-        return {"named": [_name(value), [_simple(value.value)]]}
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return {"odd": ["int", f"a number of {value.bit_length()} bits"]}
-    return value  # of a class of the learner's own JSON writes the number or the text alone
-
-
 def _tensor(value: torch.Tensor) -> list[Any]:
     plain = torch.empty(value.shape, dtype=value.dtype, device="cpu").copy_(torch.Tensor.detach(value))
     flat = plain.reshape(-1).view(torch.uint8)
@@ -244,11 +234,7 @@ def _tensor_of(dtype: str, shape: list[int], requires_grad: bool, words: str) ->
 
 
 def _odd(value: Any) -> dict[str, Any]:
-    try:
-        shown = str(repr(value))[:_MOST_SHOWN]
-    except Exception:
-        shown = f"a {type(value).__name__}"
-    return {"odd": [type(value).__name__, shown]}
+    return {"odd": [type(value).__name__, repr(value)[:_MOST_SHOWN]]}
 
 
 def _name(value: Any) -> str:

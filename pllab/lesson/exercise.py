@@ -22,8 +22,7 @@ class Wrong(Exception):
 
     def __init__(self, hint_id: str, sentence: str) -> None:
         super().__init__(hint_id, sentence)
-        self.hint_id = hint_id
-        self.sentence = sentence
+        self.hint_id, self.sentence = hint_id, sentence
 
 
 class Refused(BaseException):
@@ -113,8 +112,8 @@ class Exercise:
     """An exercise of a lesson.
 
     `id` is "09.1", `difficulty` goes from 1 to 3, and `file` has the cases: "tasks" is `lesson_09_tasks.py`.
-    `package` names the package's own version, such as "pllab.parallel.average_gradients": that is refused as a
-    solution, and the first one is what lessons use as long as the learner has none, unless `lends` says that it is
+    `package` names the package's own version within `pllab`, such as "parallel.average_gradients": that is refused as
+    a solution, and the first one is what lessons use as long as the learner has none, unless `lends` says that it is
     called in another way. `deadline_s` is how long all cases together may take; an exercise that starts ranks needs
     more than the default.
     """
@@ -145,80 +144,61 @@ class Exercise:
 
 
 EXERCISES = (
-    Exercise("00.1", "My share of the work", 1, "share", ("pllab.data.DataPartitioner",), lends=False),
+    Exercise("00.1", "My share of the work", 1, "share", ("data.DataPartitioner",), lends=False),
     Exercise("01.1", "A rate over uneven batches", 1, "rate"),
-    Exercise("01.2", "A clock for any device", 2, "timed", ("pllab.bench.compare",), lends=False),
-    Exercise("01.3", "Which limit bounds it", 2, "limit", ("pllab.bench.roofline.bound_of",)),
-    Exercise("02.1", "Pass it on", 2, "ring", ("pllab.comm.ring_pass",), deadline_s=120.0),
-    Exercise("02.2", "Enter with a deadline", 1, "enter", ("pllab.comm.setup",), lends=False, deadline_s=120.0),
-    Exercise("02.3", "Groups inside the world", 2, "subgroups", ("pllab.comm.make_groups",), deadline_s=120.0),
-    Exercise(
-        "03.1", "Down the tree", 2, "tree", ("pllab.comm.tree_broadcast", "pllab.comm.run_transfers"), deadline_s=120.0
-    ),
-    Exercise(
-        "03.2",
-        "Around the ring",
-        3,
-        "ring",
-        ("pllab.comm.ring_all_reduce", "pllab.comm.run_transfers"),
-        deadline_s=120.0,
-    ),
-    Exercise("03.3", "Alpha and beta", 2, "fit", ("pllab.bench.message_costs.fit_cost",), lends=False),
-    Exercise("04.1", "Shares that lose nothing", 2, "shares", ("pllab.data.DataPartitioner",)),
-    Exercise(
-        "04.2", "Loaders in step, epoch after epoch", 3, "loader", ("pllab.data.partition_dataset",), deadline_s=60.0
-    ),
+    Exercise("01.2", "A clock for any device", 2, "timed", ("bench.compare",), lends=False),
+    Exercise("01.3", "Which limit bounds it", 2, "limit", ("bench.roofline.bound_of",)),
+    Exercise("02.1", "Pass it on", 2, "ring", ("comm.ring_pass",), deadline_s=120.0),
+    Exercise("02.2", "Enter with a deadline", 1, "enter", ("comm.setup",), lends=False, deadline_s=120.0),
+    Exercise("02.3", "Groups inside the world", 2, "subgroups", ("comm.make_groups",), deadline_s=120.0),
+    Exercise("03.1", "Down the tree", 2, "tree", ("comm.tree_broadcast", "comm.run_transfers"), deadline_s=120.0),
+    Exercise("03.2", "Around the ring", 3, "ring", ("comm.ring_all_reduce", "comm.run_transfers"), deadline_s=120.0),
+    Exercise("03.3", "Alpha and beta", 2, "fit", ("bench.message_costs.fit_cost",), lends=False),
+    Exercise("04.1", "Shares that lose nothing", 2, "shares", ("data.DataPartitioner",)),
+    Exercise("04.2", "Loaders in step, epoch after epoch", 3, "loader", ("data.partition_dataset",), deadline_s=60.0),
     Exercise(
         "05.1",
         "The same start",
         1,
         "start",
-        ("pllab.parallel.broadcast_parameters", "pllab.parallel.DataParallel"),
+        ("parallel.broadcast_parameters", "parallel.DataParallel"),
         deadline_s=60.0,
     ),
-    Exercise("05.2", "The same gradient", 1, "average", ("pllab.parallel.average_gradients",), deadline_s=60.0),
-    Exercise(
-        "05.3", "The same weight for every target", 3, "tokens", ("pllab.parallel.token_weighted",), deadline_s=60.0
-    ),
-    Exercise("05.4", "Your own training", 3, "train", ("pllab.train.train_data_parallel",), deadline_s=90.0),
+    Exercise("05.2", "The same gradient", 1, "average", ("parallel.average_gradients",), deadline_s=60.0),
+    Exercise("05.3", "The same weight for every target", 3, "tokens", ("parallel.token_weighted",), deadline_s=60.0),
+    Exercise("05.4", "Your own training", 3, "train", ("train.train_data_parallel",), deadline_s=90.0),
     Exercise("06.1", "One flat message", 2, "flat", deadline_s=60.0),
     Exercise("06.2", "Messages while backward runs", 3, "overlap", deadline_s=60.0),
     Exercise("06.3", "Several backwards, one set of messages", 1, "accumulate", deadline_s=60.0),
-    Exercise("07.1", "Cut where the device changes", 1, "split", ("pllab.pipeline.split_module",)),
-    Exercise("07.2", "The cut that balances", 3, "balance", ("pllab.pipeline.balance",)),
-    Exercise("07.3", "One weight on two stages", 1, "tied", ("pllab.pipeline.tie_gradients",)),
-    Exercise("08.1", "Clock cycles", 2, "clock", ("pllab.pipeline.clock_cycles",)),
+    Exercise("07.1", "Cut where the device changes", 1, "split", ("pipeline.split_module",)),
+    Exercise("07.2", "The cut that balances", 3, "balance", ("pipeline.balance",)),
+    Exercise("07.3", "One weight on two stages", 1, "tied", ("pipeline.tie_gradients",)),
+    Exercise("08.1", "Clock cycles", 2, "clock", ("pipeline.clock_cycles",)),
     Exercise("08.2", "One bubble, two numbers", 1, "bubble"),
     Exercise("08.3", "How many micro-batches are enough", 2, "enough"),
     Exercise("09.1", "Tasks that remember their pair", 1, "tasks"),
-    Exercise("09.2", "One clock cycle on the workers", 2, "compute", ("pllab.pipeline.compute",), lends=False),
+    Exercise("09.2", "One clock cycle on the workers", 2, "compute", ("pipeline.compute",), lends=False),
     Exercise("09.3", "A whole batch through the pipe", 2, "forward"),
     Exercise("09.4", "Cut the graph", 1, "cut"),
     Exercise("09.5", "Forward and backward on the workers", 3, "step"),
-    Exercise("10.1", "One forward, one backward", 2, "order", ("pllab.schedule.one_f_one_b",)),
+    Exercise("10.1", "One forward, one backward", 2, "order", ("schedule.one_f_one_b",)),
     Exercise("10.2", "Let go of what is not needed", 2, "free"),
     Exercise("10.3", "A stage that keeps only its input", 3, "checkpoint"),
     Exercise("11.1", "A backward in halves", 2, "halves"),
-    Exercise("11.2", "Interleaved rows", 3, "interleaved", ("pllab.schedule.interleaved",)),
-    Exercise(
-        "11.3",
-        "W fills the hole",
-        3,
-        "late",
-        ("pllab.schedule.zb_h1", "pllab.schedule.zero_bubble", "pllab.schedule.optimal"),
-    ),
+    Exercise("11.2", "Interleaved rows", 3, "interleaved", ("schedule.interleaved",)),
+    Exercise("11.3", "W fills the hole", 3, "late", ("schedule.zb_h1", "schedule.zero_bubble", "schedule.optimal")),
     Exercise("12.1", "Columns, then rows", 2, "mlp", deadline_s=120.0),
     Exercise(
         "12.2",
         "The conjugate pair",
         2,
         "pair",
-        ("pllab.parallel.tensor.copy_in", "pllab.parallel.tensor.reduce_out"),
+        ("parallel.tensor.copy_in", "parallel.tensor.reduce_out"),
         deadline_s=120.0,
     ),
     Exercise("12.3", "The heads of a rank", 2, "heads"),
     Exercise(
-        "12.4", "The loss on split words", 3, "loss", ("pllab.parallel.vocab_parallel_cross_entropy",), deadline_s=120.0
+        "12.4", "The loss on split words", 3, "loss", ("parallel.vocab_parallel_cross_entropy",), deadline_s=120.0
     ),
     Exercise("13.1", "An optimizer in parts", 2, "adam", deadline_s=120.0),
     Exercise("13.2", "A sum in parts", 2, "scatter", deadline_s=120.0),
@@ -228,21 +208,21 @@ EXERCISES = (
     Exercise("14.2", "The order of two reductions", 2, "tied", deadline_s=60.0),
     Exercise("14.3", "Count every number once", 2, "norm"),
     Exercise("14.4", "A plan", 2, "plan"),
-    Exercise("15.1", "Where the ranks part", 1, "parting", ("pllab.autopsy.diagnose",)),
-    Exercise("15.2", "Who waits for whom", 2, "waits", ("pllab.autopsy.wait_for_graph", "pllab.autopsy.diagnose")),
-    Exercise("15.3", "The diagnosis", 3, "causes", ("pllab.autopsy.diagnose",)),
-    Exercise("16.1", "A speed-up you can defend", 2, "speedup", ("pllab.bench.measure.speedup",)),
+    Exercise("15.1", "Where the ranks part", 1, "parting", ("autopsy.diagnose",)),
+    Exercise("15.2", "Who waits for whom", 2, "waits", ("autopsy.wait_for_graph", "autopsy.diagnose")),
+    Exercise("15.3", "The diagnosis", 3, "causes", ("autopsy.diagnose",)),
+    Exercise("16.1", "A speed-up you can defend", 2, "speedup", ("bench.measure.speedup",)),
     Exercise(
         "16.2",
         "Name the winner, or nobody",
         2,
         "winner",
-        ("pllab.bench.measure.check_same_losses", "pllab.bench.racing.RaceResult"),
+        ("bench.measure.check_same_losses", "bench.racing.RaceResult"),
         lends=False,
     ),
     Exercise("17.1", "The price tag of a schedule", 1, "price"),
-    Exercise("17.2", "Find the circle", 3, "circle", ("pllab.schedule.problems",)),
-    Exercise("17.3", "Bubble golf", 3, "golf", ("pllab.schedule.zero_bubble", "pllab.schedule.optimal")),
+    Exercise("17.2", "Find the circle", 3, "circle", ("schedule.problems",)),
+    Exercise("17.3", "Bubble golf", 3, "golf", ("schedule.zero_bubble", "schedule.optimal")),
 )
 
 

@@ -15,7 +15,6 @@ receive is there. A rank that cannot go on is stuck, as in a real world.
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 from pllab.arguments import require
@@ -115,49 +114,47 @@ class _RankClock:
                 return
             is_slow = self._fault.ward == STRAGGLER and self.rank == self._fault.rank and step >= self._fault.step
             self.now += pace_s + (_SLOW_S if is_slow else 0.0)
-            for together in self._pair(step) if self._fault.ward == SENDS else self._step(step):
-                for start in together:
-                    start()
-                while not self._waited(ranks):
+            calls = self._pair(step) if self._fault.ward == SENDS else self._step(step)
+            # of data parallel's collectives nobody waits for one before all are started
+            together = sum(call.is_collective and call.name != "barrier" for call in calls)
+            for number, call in enumerate(calls, start=1):
+                self._start(call)
+                while number >= together and not self._waited(ranks):
                     yield
-        self._start("broadcast", (768,), peer=0)
+        self._start(Call(0, "broadcast", (768,), "float32", peer=0))
         while not self._waited(ranks):
             yield
         self.state = "returned"
 
-    def _step(self, step: int) -> list[list[partial[None]]]:
-        """The calls of a step of data parallel: those that are started together, and then the barrier."""
+    def _step(self, step: int) -> list[Call]:
+        """The calls of a step of data parallel."""
         at, sizes = self._fault.place, [768, 1, 2]
         has_nan = self._hits(NAN, step) or (self._fault.ward == NAN and step > self._fault.step)
         if self._hits(SHAPE, step):
             sizes[at] += 1
         calls = [
-            partial(self._start, "all_reduce", (sizes[0],), has_nan=has_nan),
-            partial(self._start, "all_gather", (sizes[1],), has_nan=has_nan),
-            partial(self._start, "all_reduce", (sizes[2],)),
+            Call(0, "all_reduce", (sizes[0],), "float32", has_nan=has_nan),
+            Call(0, "all_gather", (sizes[1],), "float32", has_nan=has_nan),
+            Call(0, "all_reduce", (sizes[2],), "float32"),
         ]
         if self._hits(SWAPPED, step):
             calls[at], calls[at + 1] = calls[at + 1], calls[at]
-        barrier = [partial(self._start, "barrier")]
+        calls.append(Call(0, "barrier"))
         if self._hits(SKIPPED, step):
-            if at == len(calls):
-                barrier.clear()
-            else:
-                del calls[at]
-        return [calls, barrier]
+            del calls[at]
+        return calls
 
-    def _pair(self, step: int) -> list[list[partial[None]]]:
-        """The calls of a step of a pair, each of which is waited for."""
-        calls = [partial(self._start, name, (8, 16), peer=self.rank ^ 1) for name in ("send", "receive")]
+    def _pair(self, step: int) -> list[Call]:
+        """The calls of a step of a pair."""
+        calls = [Call(0, name, (8, 16), "float32", peer=self.rank ^ 1) for name in ("send", "receive")]
         if self.rank % 2 and not self._hits(SENDS, step):
             calls.reverse()
-        return [[one] for one in (*calls, partial(self._start, "all_reduce", (768,)), partial(self._start, "barrier"))]
+        return [*calls, Call(0, "all_reduce", (768,), "float32"), Call(0, "barrier")]
 
-    def _start(self, name: str, shape: tuple[int, ...] = (), *, peer: int | None = None, has_nan: bool = False) -> None:
-        order = sum(call.is_collective for call in self.calls)
-        dtype = "float32" if shape else ""
-        call = Call(len(self.calls), name, shape, dtype, peer, started_s=self.now, order=order)
-        self.calls.append(replace(call, has_nan=has_nan, where="training.py:38 in train"))
+    def _start(self, call: Call) -> None:
+        number, order = len(self.calls), sum(earlier.is_collective for earlier in self.calls)
+        made = replace(call, number=number, order=order, started_s=self.now, where="training.py:38 in train")
+        self.calls.append(made)
         self.now += 1e-4
 
     def _waited(self, ranks: "list[_RankClock]") -> bool:

@@ -88,7 +88,7 @@ def mine(exercise_id: str) -> Any:
     exercise = find(exercise_id)
     if not (exercise.package and exercise.lends):
         raise ValueError(f"my_pllab.py has no {exercise_id} ({exercise.title}) yet, and pllab has none to lend")
-    return resolve_name(exercise.package[0])
+    return resolve_name(f"pllab.{exercise.package[0]}")
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def parts(*exercise_ids: str) -> Parts:
     for exercise in map(find, exercise_ids):
         whose = f"yours: {names[exercise.id]}" if exercise.id in names else "not there yet"
         if exercise.id not in names and exercise.package and exercise.lends:
-            whose = f"borrowed from the package: {exercise.package[0]}"
+            whose = f"borrowed from the package: pllab.{exercise.package[0]}"
         rows.append((f"{exercise.id} {exercise.title}", whose))
     return Parts(tuple(rows))
 

@@ -38,6 +38,11 @@ def their_line(error: BaseException) -> str:
     return f"line {own[-1].lineno} of {own[-1].name}: {own[-1].line}".removesuffix(": ")
 
 
+def is_stub(error: BaseException) -> bool:
+    """Whether a stub raised it; torch raises the same for a module without a forward."""
+    return isinstance(error, NotImplementedError) and "raise NotImplementedError" in their_line(error)
+
+
 def copied(function: Callable[..., Any]) -> Callable[..., Any]:
     """Another function with the same code, which still works when the body of the first is replaced.
 

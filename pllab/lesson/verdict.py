@@ -84,7 +84,7 @@ class Verdict:
         return self.first.hint_id
 
     def rows(self) -> list[tuple[str, str]]:
-        """The lines of the verdict as (label, sentence)."""
+        """The lines of the verdict as (label, sentence); text from a learner's code moves no cursor, hides nothing."""
         if self.outcome is Outcome.NOT_ATTEMPTED:
             tested = [("will test", claim) for claim in self.exercise.claims]
             return [*tested, ("next", "write the function, then run the check")]
@@ -94,11 +94,8 @@ class Verdict:
         if self.outcome is Outcome.NOT_YET:
             rows += [("more help", _MORE_HELP)]
         rows += [("kept", self.kept)] if self.kept else []
-        return rows + ([("your function printed", self.printed)] if self.printed else [])
-
-    def _shown(self) -> list[tuple[str, str]]:
-        """The rows for a terminal or a page: text from a learner's code moves no cursor and hides nothing."""
-        return [(printable(label), printable(text, keep="\n\t")) for label, text in self.rows()]
+        rows += [("your function printed", self.printed)] if self.printed else []
+        return [(printable(label), printable(text, keep="\n\t")) for label, text in rows]
 
     def _rows_of_results(self) -> Iterator[tuple[str, str]]:
         for result in self.results:
@@ -109,7 +106,7 @@ class Verdict:
                 yield "where", result.where
 
     def __str__(self) -> str:
-        return "\n".join([self.title, *(f"  {label}: {text}".replace("\n", "\n    ") for label, text in self._shown())])
+        return "\n".join([self.title, *(f"  {label}: {text}".replace("\n", "\n    ") for label, text in self.rows())])
 
     __repr__ = __str__
 
@@ -118,7 +115,7 @@ class Verdict:
         rows = "".join(
             f'<tr><th scope="row" style="{_CELL};white-space:nowrap">{escape(label)}</th>'
             f'<td style="{_CELL};white-space:pre-wrap">{escape(text)}</td></tr>'
-            for label, text in self._shown()
+            for label, text in self.rows()
         )
         return (
             f'<div role="status" style="border-left:6px solid {colour};padding:4px 12px">'

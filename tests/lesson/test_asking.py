@@ -1,7 +1,5 @@
 """Checks that ask: only data comes back, nothing that a solution does to its own process changes its verdict."""
 
-import functools
-import importlib
 import json
 import math
 import os
@@ -11,7 +9,9 @@ import time
 from collections import deque
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 from types import ModuleType, SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,14 +20,13 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pllab.parallel
-from pllab import comm, pipeline
+from pllab import comm
 from pllab.lesson import Outcome, answering, asked_ranks, asking, check, conversation
 from pllab.lesson.encoding import NO_VALUE, Drawn, Odd, decode, encode, write_back
-from pllab.lesson.exercise import Case, Exercise, Refused, Wrong, find
+from pllab.lesson.exercise import Case, Exercise, Refused, Wrong
 from pllab.lesson.verdict import Verdict
 from pllab.schedule import Action, Kind, gpipe
-from tests.lesson.judge import judged, judged_on
+from tests.lesson.judge import judged_on
 from tests.lesson.variants_09 import cut_and_go_on
 
 
@@ -72,28 +71,19 @@ def test_a_tensor_keeps_whether_it_learns_and_its_place_in_memory_does_not_matte
         assert torch.equal(there_and_back(view), view)
 
 
-class Liar(int):
-    def __eq__(self, other):
-        return True
-
-    __hash__ = int.__hash__
-
-
-class LyingList(list):
-    def __eq__(self, other):
-        return True
-
-    __hash__ = None
-
-
 class Anything:
     def __eq__(self, other):
         return True
 
-    def __repr__(self):
-        raise RuntimeError("no")
-
     __hash__ = object.__hash__
+
+
+class Liar(Anything, int):
+    pass
+
+
+class LyingList(Anything, list):
+    pass
 
 
 @pytest.mark.parametrize("value", [Liar(3), LyingList([1]), {1: Liar(2)}, (Liar(1), 2), Anything()])
@@ -127,12 +117,7 @@ def test_numbers_of_other_libraries_are_numbers_and_a_schedule_is_one(value, got
 
 def test_what_does_not_travel_is_named():
     assert there_and_back(object()).kind == "object"
-    assert there_and_back(10**5000).kind == "int"
     assert isinstance(there_and_back(lambda: 0), Odd)
-    deep = []
-    for _ in range(100):
-        deep = [deep]
-    assert "odd" in str(encode(deep))
 
 
 def test_an_iterator_is_drawn_and_ends():
@@ -148,8 +133,18 @@ def test_an_iterator_is_drawn_and_ends():
     assert len(list(there_and_back(iter(int, 1)))) == 20_000
 
 
+NOWHERE = "pllab.lesson.exercises.nothing:Ran"
+
+
 @pytest.mark.parametrize(
-    "told", [{"tensor": ["float32", [9], False, "AAAA"]}, {"record": 3}, {"a": 1, "b": 2}, {"x": []}]
+    "told",
+    [
+        {"tensor": ["float32", [9], False, "AAAA"]},
+        {"record": 3},
+        {"a": 1, "b": 2},
+        {"x": []},
+        {"record": [NOWHERE, {}]},
+    ],
 )
 def test_garbage_is_no_value(told):
     with pytest.raises(NO_VALUE):
@@ -163,27 +158,15 @@ def right(m, p):
     return [[(t - j, j) for j in range(p) if 0 <= t - j < m] for t in range(m + p - 1)]
 
 
-def patches_python(m, p):
+def patches_python_and_the_verdict(m, p):
     import builtins
 
-    builtins.len, builtins.sorted, builtins.isinstance = (lambda _: 0), (lambda _: []), (lambda *_: True)
-    return [[]]
-
-
-def patches_the_verdict(m, p):
     from pllab.lesson import asking, exercise, verdict
 
     asking.judge = lambda *_: None
     exercise.Wrong.__init__ = lambda *_: None
     verdict.Outcome.NOT_YET = verdict.Outcome.RIGHT
-    return [[]]
-
-
-def patches_the_cases(m, p):
-    from pllab.lesson.exercise import find
-
-    for each in find("08.1").cases:
-        object.__setattr__(each, "test", lambda _: None)
+    builtins.len, builtins.sorted, builtins.isinstance = (lambda _: 0), (lambda _: []), (lambda *_: True)
     return [[]]
 
 
@@ -210,50 +193,18 @@ def many(m, p):
 
 def test_no_wrong_value_passes_whatever_the_solution_does(monkeypatch):
     monkeypatch.setattr(conversation, "_MOST_BYTES", 1 << 20)
-    patches = [patches_python, patches_the_verdict, patches_the_cases, reads_the_stack]
-    for cheat in [lambda m, p: LyingList(), lambda m, p: Anything(), *patches, answers_by_hand, many]:
+    patches = [patches_python_and_the_verdict, reads_the_stack, answers_by_hand]
+    for cheat in [lambda m, p: LyingList(), lambda m, p: Anything(), *patches, many]:
         verdict = check("08.1", cheat)
         assert verdict.outcome is Outcome.NOT_YET, str(verdict)
         assert cheat is not many or verdict.hint_id == "crashed", "too long an answer ends the conversation"
     assert check("08.1", right).outcome is Outcome.RIGHT
 
 
-def by_another_name(m, p):
-    from pllab.pipeline.workers import clock_cycles as ticks
-
-    return list(map(list, ticks(m, p)))
-
-
-def by_getattr(m, p):
-    return getattr(importlib.import_module("pllab.pipeline"), "clock" + "_cycles")(m, p)
-
-
-def by_partial(m, p):
-    return functools.partial(pipeline.clock_cycles, m)(p)
-
-
-def test_the_packages_own_function_is_not_there():
-    for cheat in by_another_name, by_getattr, by_partial:
-        verdict = check("08.1", cheat)
-        assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged"), str(verdict)
-    assert [*pipeline.clock_cycles(1, 1)] == [[(0, 0)]], "it is taken out of the other process alone"
-
-
-def borrows(model):
-    pllab.parallel.average_gradients(model)
-
-
-def test_what_is_asked_for_is_not_there_on_the_ranks_either():
-    verdict = judged("05.2", borrows, package=find("05.2").package)
-    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged"), str(verdict)
-
-
-def test_a_solution_may_use_what_the_learner_has_already_and_sees_no_case():
+def test_a_solution_may_use_what_the_learner_has_already():
     def forward(x, split_size, partitions, devices, compute):
-        from pllab.lesson import exercise, mine
+        from pllab.lesson import mine
 
-        with pytest.raises(ImportError):
-            exercise.find("09.3").cases  # noqa: B018 - looking is what fails
         batches = list(x.split(split_size))
         for cycle in mine("08.1")(len(batches), len(partitions)):
             compute(batches, cycle)
@@ -262,20 +213,12 @@ def test_a_solution_may_use_what_the_learner_has_already_and_sees_no_case():
     assert str(check("09.3", forward).outcome) == "right"
 
 
-def reads_the_truth(*_):
-    from pllab.lesson.exercises import lesson_11_halves
-
-    return lesson_11_halves
-
-
-def finds_the_truth(*_):
-    import pllab.lesson
-
-    return pllab.lesson.exercises
-
-
 @pytest.mark.parametrize(
-    ("cheat", "words"), [(reads_the_truth, "ModuleNotFoundError"), (finds_the_truth, "no attribute 'exercises'")]
+    ("cheat", "words"),
+    [
+        (lambda *_: import_module("pllab.lesson.exercises.lesson_11_halves"), "ModuleNotFoundError"),
+        (lambda *_: import_module("pllab.lesson").exercises, "no attribute 'exercises'"),
+    ],
 )
 def test_the_room_of_the_checks_is_closed_also_after_a_program_of_a_case(cheat, words):
     verdict = check("11.1", cheat)
@@ -297,23 +240,17 @@ def test_what_a_notebook_has_set_in_torch_changes_no_verdict_and_stays():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-class Says:
-    """The end of a conversation with a rank that says this whenever it is asked."""
+READY, _WRITING = socket.socketpair()
+_WRITING.send(b"there")
 
-    def __init__(self, **told):
-        self._reading, writing = socket.socketpair()
-        writing.send(b"there")
-        self._told = told
 
-    def fileno(self):
-        return self._reading.fileno()
-
-    def pull(self):
-        return self._told
+def rank(**told):
+    """The end of a conversation with a rank that has something to say, which is for ever the same."""
+    return Mock(**{"fileno.return_value": READY.fileno(), "pull.return_value": told, "is_starved.return_value": False})
 
 
 def raised(name, text):
-    return Says(raised={"kinds": [name], "shown": f"{name}: {text}"})
+    return rank(raised={"kinds": [name], "shown": f"{name}: {text}"})
 
 
 def test_the_rank_that_failed_is_named_and_not_one_that_only_lost_it():
@@ -324,27 +261,16 @@ def test_the_rank_that_failed_is_named_and_not_one_that_only_lost_it():
 
 def test_a_rank_that_repeats_itself_is_not_waited_for():
     with pytest.raises(comm.RankError, match="rank 0 raised an error that it did not tell"):
-        asked_ranks._answers([Says(ready=True)], 5.0)
-
-
-class Mumbles(Says):
-    """One that always has something to say, and never a whole word."""
-
-    _left = 1000
-
-    def pull(self):
-        time.sleep(0.01)
-        self._left -= 1
-        assert self._left, "who listens has no deadline"
-
-    def is_starved(self, wall_s):
-        return False
+        asked_ranks._answers([rank(ready=True)], 5.0)
 
 
 def test_a_rank_that_talks_past_the_deadline_is_late(monkeypatch):
+    """One that always has something to say, and never a whole word."""
     monkeypatch.setattr(asked_ranks, "_GRACE_S", 0.0)
+    mumbles = rank()
+    mumbles.pull.side_effect = (time.sleep(0.01) for _ in range(1000))  # then nobody has listened to the deadline
     with pytest.raises(comm.RankError, match="had not finished after 0.1 s"):
-        asked_ranks._answers([Mumbles()], 0.1)
+        asked_ranks._answers([mumbles], 0.1)
 
 
 def test_what_the_function_took_away_from_an_argument_is_gone_here_too():
@@ -367,12 +293,8 @@ def test_arguments_come_back_if_the_function_wrote_into_them():
 
 def test_a_check_builds_no_class_that_an_exercise_has_only_imported():
     """Nor anything but a record: the child names classes as it likes."""
-    for name in ("lesson_09_cut:NamedTuple", "lesson_09_step:Step", "lesson_08_clock:Drawn", "nothing:Ran"):
-        told = {"record": [f"pllab.lesson.exercises.{name}", {}]}
-        try:
-            assert isinstance(decode(told), Odd), name
-        except NO_VALUE:
-            assert name == "nothing:Ran"
+    for name in ("lesson_09_cut:NamedTuple", "lesson_09_step:Step", "lesson_08_clock:Drawn"):
+        assert isinstance(decode({"record": [f"pllab.lesson.exercises.{name}", {}]}), Odd), name
 
 
 def test_equality_that_says_yes_to_everything_hides_no_shared_memory():
@@ -535,23 +457,10 @@ def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(mon
     assert is_starved == ("other programs had the machine" in str(verdict))
 
 
-class Tells:
+def tells(told):
     """The end of a conversation with a process that tells this whenever it is asked; None is nothing at all."""
-
-    def __init__(self, told):
-        self._told = told
-
-    def receive(self, timeout_s):
-        return self._told
-
-    def send(self, words):
-        assert "stopped" not in words
-
-    def is_starved(self, wall_s):
-        return False
-
-    def late(self, timeout_s):
-        return conversation.Ended("", is_late=True)
+    late = conversation.Ended("", is_late=True)
+    return Mock(**{"receive.return_value": told, "is_starved.return_value": False, "late.return_value": late})
 
 
 @pytest.fixture
@@ -561,7 +470,7 @@ def solution(tmp_path):
 
 def test_who_asks_back_for_ever_is_late(monkeypatch, solution):
     monkeypatch.setattr(asking, "_MOST_CALLS", 1000)
-    solution._line, calls = Tells({"call": 0, "args": [], "kwargs": {"dict": []}}), []
+    solution._line, calls = tells({"call": 0, "args": [], "kwargs": {"dict": []}}), []
     with pytest.raises(conversation.Ended):
         solution(lambda: calls.append(0))
     assert len(calls) == 1000
@@ -571,7 +480,7 @@ def test_who_asks_back_for_ever_is_late(monkeypatch, solution):
     ("told", "hint_id"), [({"refused": ["a", "b"]}, "a"), ({"refused": 3}, "crashed"), ({}, "crashed"), (None, "hang")]
 )
 def test_a_function_that_is_not_made_is_refused_whatever_is_told(solution, told, hint_id):
-    solution._line = Tells(told)
+    solution._line = tells(told)
     with pytest.raises(Refused) as refused:
         solution._wait_until_made()
     assert refused.value.hint_id == hint_id

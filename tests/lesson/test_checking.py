@@ -6,6 +6,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 
 import psutil
 import pytest
@@ -62,18 +63,6 @@ def test_a_stub_that_computes_first_is_not_attempted_either():
     assert check("00.1", my_share).outcome is Outcome.NOT_ATTEMPTED
 
 
-def test_an_attempt_that_torch_calls_not_implemented_is_one():
-    """A module without a forward raises what a stub does."""
-
-    class Deal(torch.nn.Module):
-        def foward(self, items, rank, world_size):
-            return items[rank::world_size]
-
-    verdict = check("00.1", lambda items, rank, world_size: Deal()(items, rank, world_size))
-    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "raised")
-    assert 'missing the required "forward" function' in verdict.first.hint
-
-
 def test_a_helper_with_a_memory_travels():
     code = "import functools\n@functools.lru_cache(maxsize=None)\ndef step(n):\n    return n and step(n - 1) + 1\n"
     share = "def my_share(items, rank, world_size):\n    return items[rank::step(world_size)]\n"
@@ -95,15 +84,22 @@ def test_the_first_failure_has_its_hint_and_line_and_the_others_wait():
 
 
 @pytest.mark.parametrize(
-    ("end", "hint_id"),
-    [(lambda: os._exit(0), "crashed"), (os.abort, "crashed"), (sys.exit, "raised")],
-    ids=["leaves", "crashes", "exits"],
+    ("solution", "hint_id", "words"),
+    [
+        (lambda *_: os._exit(0), "crashed", "before the check was over"),
+        (lambda *_: os.abort(), "crashed", "SIGABRT"),
+        (lambda *_: sys.exit(), "raised", "SystemExit"),
+        (partial(print, threading.Lock()), "cannot_travel", "lock"),
+        (lambda *given: type("Deal", (torch.nn.Module,), {})()(*given), "raised", 'missing the required "forward"'),
+        (3, "no_function", "The check was given 3, which is no function; pass the function itself."),
+        (torch.ones(2), "no_function", "The check was given tensor([1., 1.]), which is no function"),
+    ],
 )
-def test_a_function_that_ends_never_passes(end, hint_id):
-    def my_share(items, rank, world_size):
-        end()
-
-    assert check("00.1", my_share).hint_id == hint_id
+def test_what_is_no_solution_is_told_and_never_passes(solution, hint_id, words):
+    """For a module without a forward torch raises what a stub does."""
+    verdict = check("00.1", solution)
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
+    assert words in verdict.first.hint
 
 
 @pytest.mark.exhaustive
@@ -159,26 +155,6 @@ def test_what_the_student_prints_is_shown_and_cut():
     assert verdict.printed.startswith("share of 0")
     assert len(verdict.printed) <= 2000
     assert "your function printed" in str(verdict)
-
-
-def test_a_function_that_cannot_travel_is_told_why():
-    lock = threading.Lock()
-
-    def my_share(items, rank, world_size):
-        with lock:
-            return items[rank::world_size]
-
-    verdict = check("00.1", my_share)
-    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "cannot_travel")
-    assert "lock" in verdict.first.hint
-
-
-@pytest.mark.parametrize("answer", [3, "abc", (1, 2), torch.ones(2)])
-def test_an_answer_in_place_of_the_function_is_told(monkeypatch, answer):
-    monkeypatch.setattr(checking, "warm_server", None)
-    verdict = check("00.1", answer)
-    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "no_function")
-    assert verdict.first.hint == f"The check was given {answer!r}, which is no function; pass the function itself."
 
 
 def test_unknown_exercises_are_refused_with_the_way_out():

@@ -73,10 +73,9 @@ def test_a_question_at_which_the_function_raises_is_shown():
     )
 
 
-@pytest.mark.parametrize("error", [KeyError(), asked(NotImplementedError())], ids=["check", "stub"])
-def test_an_exception_of_the_check_itself_and_that_of_a_stub_are_no_answers(error):
-    with pytest.raises(type(error)):
-        compare(Mock(side_effect=error), NUMBERS, double, asked="{}")
+def test_an_exception_of_the_check_itself_is_no_answer():
+    with pytest.raises(KeyError):
+        compare(Mock(side_effect=KeyError), NUMBERS, double, asked="{}")
 
 
 def test_a_mistake_without_a_rule_explains_what_is_left():
@@ -97,10 +96,8 @@ def test_what_must_be_refused_and_is_not_is_shown(call, hint_id, sentence):
     assert wrong.value.sentence.startswith(sentence)
 
 
-def test_a_refusal_is_returned_and_what_is_left_out_is_none():
+def test_a_refusal_is_returned():
     assert str(must_refuse(lambda: int("x"), "x", "taken")).startswith("invalid literal")
-    with pytest.raises(Wrong, match="raised NotImplementedError"):
-        must_refuse(Mock(side_effect=NotImplementedError), "x", "taken")
 
 
 def retold_to(error, **how):

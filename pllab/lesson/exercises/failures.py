@@ -35,7 +35,6 @@ def seen_in_call(program: Program, solution: Any, plan: Plan, size: int, name: s
 
     Raises:
         Wrong: a call up to this one failed on a rank, or a rank did not survive it.
-        NotImplementedError: the function is the stub.
     """
     seen: list[dict[str, Any]] = seen_in_world(program, solution, plan, size)
     names = max((list(one) for one in seen), key=len)
@@ -54,11 +53,8 @@ def refuse_failures(attempts: Sequence[Attempt], what: str) -> None:
 
     Raises:
         Wrong: the cause, and not its echo on another rank.
-        NotImplementedError: the function is the stub.
     """
     for rank, one in enumerate(attempts):
-        if one.kind == "NotImplementedError":
-            raise NotImplementedError
         if one.error and not one.late:
             kind = "no_such_rank" if "there is no rank" in one.error else "raised"
             where = f" ({one.where})" if one.where else ""
@@ -66,11 +62,9 @@ def refuse_failures(attempts: Sequence[Attempt], what: str) -> None:
     agree([one.messages for one in attempts])
     for rank, one in enumerate(attempts):
         if one.left:
-            raise Wrong(
-                "not_waited",
-                f"{what}, rank {rank} came back while {one.left[0]} was still under way. Wait for what an asynchronous "
-                "call returns: only then is its tensor ready.",
-            )
+            told = f"{what}, rank {rank} came back while {one.left[0]} was still under way"
+            why = "Wait for what an asynchronous call returns: only then is its tensor ready."
+            raise Wrong("not_waited", f"{told}. {why}")
     if any(one.late for one in attempts):
         raise Wrong("deadlock", _deadlock(attempts, what))
 
@@ -91,17 +85,12 @@ def refuse_alone(program: Program, solution: Any, plan: Plan) -> None:
 
     Raises:
         Wrong: it did.
-        NotImplementedError: the function is the stub.
     """
     for one in seen_in_world(program, solution, plan, 1)[0].values():
-        if one.kind == "NotImplementedError":
-            raise NotImplementedError
         if one.error or one.messages:
-            raise Wrong(
-                "alone",
-                f"In a world of 1 your function {f'failed ({one.kind})' if one.error else 'made a call to others'}. A "
-                "rank cannot send to itself or receive from itself, and there is no other rank.",
-            )
+            told = f"In a world of 1 your function {f'raised {one.error}' if one.error else 'made a call to others'}"
+            why = "A rank cannot send to itself or receive from itself, and there is no other rank."
+            raise Wrong("alone", f"{told}. {why}")
 
 
 def agree(messages: Sequence[Sequence[Message]]) -> None:
@@ -122,16 +111,11 @@ def agree(messages: Sequence[Sequence[Message]]) -> None:
         if len({_kind(call) for call in there}) > 1:  # before the counts: gloo may have ended a rank for it
             made = [(rank, call) for rank, call in enumerate(row) if call is not None]
             said = ", ".join(f"rank {rank} {call.name} of {prod(call.shape)}" for rank, call in made)
-            raise Wrong(
-                "other_order",
-                f"Call {number} differs between ranks ({said} numbers); calls are paired by order.",
-            )
+            raise Wrong("other_order", f"Call {number} differs ({said} numbers); ranks pair their calls by order.")
         if len(there) < len(row):
             counts = ", ".join(str(len(rank)) for rank in ours)
-            raise Wrong(
-                "not_all_ranks",
-                f"The ranks made {counts} collective calls; a rank that makes one waits until all others make it too.",
-            )
+            told = f"The ranks made {counts} collective calls"
+            raise Wrong("not_all_ranks", f"{told}; a rank that makes one waits until all others make it too.")
 
 
 def _kind(call: Message) -> tuple[str, int]:
@@ -154,10 +138,8 @@ def _cause(world: World, size: int) -> Wrong | Undecided:
     if differing := _different_sizes(world.logs):
         return Wrong("sizes_differ", f"In a world of {size}, {differing} Both ends need the same shape and dtype.")
     if late := [rank for rank, log in enumerate(world.logs) if log.late]:
-        return Wrong(
-            "hang",
-            f"In a world of {size}, rank {late[0]} had not come back after {LATE_S:g} s. Something waits forever.",
-        )
+        told = f"In a world of {size}, rank {late[0]} had not come back after {LATE_S:g} s"
+        return Wrong("hang", f"{told}. Something waits forever.")
     if not all(log.began for log in world.logs):
         return Undecided(f"the ranks of the world of {size} did not all begin in time ({world.ended})")
     return Wrong("crashed", f"In a world of {size}, the ranks did not survive your function: {world.ended}.")
@@ -171,9 +153,7 @@ def _different_sizes(logs: Sequence[Log]) -> str:
             taken = [one.num_bytes for one in other.messages if (one.name, one.peer) == ("receive", source)]
             for gone, come in zip(sent, taken, strict=False):
                 if gone != come:
-                    return (
-                        f"rank {source} sent {gone} bytes to rank {to}, which received into a tensor of {come} bytes."
-                    )
+                    return f"rank {source} sent {gone} bytes to rank {to}, which received into {come} bytes."
     return ""
 
 

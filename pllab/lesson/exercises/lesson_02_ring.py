@@ -68,18 +68,12 @@ def _judge(ring_pass: Function, world_size: int) -> None:
 
 def _judge_pass(who: str, rank: int, world_size: int, passed: Passed) -> None:
     if passed.x_difference:
-        raise Wrong(
-            "sent_changed",
-            f"{who} has another x after the call: {passed.x_difference}. Receive into a new tensor.",
-        )
+        raise Wrong("sent_changed", f"{who} then has another x: {passed.x_difference}. Receive into a new tensor.")
     if not passed.difference:
         return
     if passed.whose == [rank]:
         raise Wrong("own_tensor", f"{who} returned its own tensor; return the one that it received.")
     if passed.whose:
-        raise Wrong(
-            "wrong_neighbour",
-            f"{who} returned the tensor of rank {passed.whose[0]}, and rank {(rank - 1) % world_size} comes before "
-            "it: send to the next rank, receive from the previous one.",
-        )
+        told = f"{who} returned the tensor of rank {passed.whose[0]}; right is that of rank {(rank - 1) % world_size}"
+        raise Wrong("wrong_neighbour", f"{told}: send to the next rank, receive from the previous one.")
     raise Wrong("wrong" if world_size > 1 else "alone", f"{who} returned something else: {passed.difference}.")

@@ -97,12 +97,10 @@ def _judge_calls(members: Members, lists: list[Asked | None]) -> None:
         return
     told = "; ".join(f"rank {rank} {', '.join(map(str, asked or ())) or 'none'}" for rank, asked in enumerate(lists))
     is_order = len({tuple(sorted(asked or ())) for asked in lists}) == 1
-    raise Wrong(
-        "order_differs" if is_order else "members_only",
-        f"For members = {members} the ranks ask new_group for groups in this order: {told}. They would wait for each "
-        "other for ever; right is that every rank makes all calls, "
-        f"{'in the same order' if is_order else 'also for the groups that it is not in'}.",
-    )
+    asked = f"For members = {members} the ranks ask new_group for groups in this order: {told}"
+    right = "in the same order" if is_order else "also for the groups that it is not in"
+    why = f"They would wait for each other for ever; right is that every rank makes all calls, {right}."
+    raise Wrong("order_differs" if is_order else "members_only", f"{asked}. {why}")
 
 
 def _judge_groups(members: Members, attempts: list[Attempt]) -> None:

@@ -59,10 +59,8 @@ def uneven(ring_all_reduce: Function) -> None:
 @case("the same for a tensor of 3 x 5 and for transposes, even if only one rank has one")
 def shapes(ring_all_reduce: Function) -> None:
     _judge_sums(ring_all_reduce, _SHAPED)
-    gaps = (  # with the same numbers side by side in memory all was well
-        "The numbers of a transpose do not lie side by side in memory: work on a copy that has them in the order of "
-        "the shape, as reshape(-1) makes it, and copy the sum back."
-    )
+    # With the same numbers side by side in memory all was well.
+    gaps = "A transpose has gaps in memory: work on a copy without, as reshape(-1) makes it, and copy the sum back."
     with retold("gaps", gaps):
         _judge_sums(ring_all_reduce, _TRANSPOSED)
 
@@ -141,15 +139,10 @@ def _judge_messages(where: str, size: int, rank: int, one: Attempt) -> None:
     rounds, chunk = 2 * (size - 1), -(-tensor.numel() // size)
     numbers = sum(message.num_bytes for message in sent) // tensor.element_size()
     if len(sent) > rounds or numbers > rounds * chunk:
-        raise Wrong(
-            "too_many_numbers",
-            f"{where}, rank {rank} sent {numbers} numbers in {len(sent)} messages; right is at most {rounds * chunk} "
-            f"numbers in {rounds} messages, a chunk of ceil(n / w) = {chunk} numbers in each.",
-        )
+        told = f"{where}, rank {rank} sent {numbers} numbers in {len(sent)} messages"
+        why = f"right is at most {rounds * chunk} numbers in {rounds} messages, each a chunk of ceil(n / w) = {chunk}."
+        raise Wrong("too_many_numbers", f"{told}; {why}")
     to, source = ({message.peer for message in one.named(name)} for name in ("send", "receive"))
     if not (to | source) <= {(rank + 1) % size, (rank - 1) % size} or len(to) > 1 or (size > 2 and to & source):
-        raise Wrong(
-            "not_a_ring",
-            f"{where}, rank {rank} sent to {sorted(to, key=str)} and received from {sorted(source, key=str)}; in a "
-            "ring a rank sends to one neighbour only and receives from the other.",
-        )
+        told = f"{where}, rank {rank} sent to {sorted(to, key=str)} and received from {sorted(source, key=str)}"
+        raise Wrong("not_a_ring", f"{told}; in a ring a rank sends to one neighbour only and receives from the other.")

@@ -37,11 +37,9 @@ def few_messages(tree_broadcast: Function) -> None:
         _judge_messages(where, size, root, attempts)
         rounds, least = _rounds(attempts, root), (size - 1).bit_length()
         if rounds > least:
-            raise Wrong(
-                "too_many_rounds",
-                f"{where}, the last rank had the numbers after {rounds} rounds, and {least} are enough: in each round "
-                "every rank that has them sends them to one that does not.",
-            )
+            told = f"{where}, the last rank had the numbers after {rounds} rounds, and {least} are enough"
+            why = "in each round every rank that has them sends them to one that does not."
+            raise Wrong("too_many_rounds", f"{told}: {why}")
 
 
 @case("a rank that is alone sends nothing and keeps its numbers")
@@ -90,11 +88,9 @@ def _judge_messages(where: str, size: int, root: int, each: Sequence[Attempt]) -
     sent = [message.num_bytes for one in each for message in one.named("send")]
     received = [len(one.named("receive")) for one in each]
     if len(sent) != size - 1 or received != [int(rank != root) for rank in range(size)] or len(set(sent)) > 1:
-        raise Wrong(
-            "too_many_messages",
-            f"{where}, messages had {sent} bytes, and the ranks received {received} of them; right is w - 1 = "
-            f"{size - 1} messages of the whole tensor, one to each rank but the root.",
-        )
+        told = f"{where}, messages had {sent} bytes, and the ranks received {received} of them"
+        why = f"right is w - 1 = {size - 1} messages of the whole tensor, one to each rank but the root."
+        raise Wrong("too_many_messages", f"{told}; {why}")
 
 
 def _rounds(each: Sequence[Attempt], root: int) -> int:

@@ -131,11 +131,9 @@ def in_step(partition_dataset: Asked) -> None:
         first, *others = [[len(step) for step in rank] for rank in ranks]
         for rank, sizes in enumerate(others, 1):
             if sizes != first:
-                raise Wrong(
-                    "uneven_steps",
-                    f'{number} samples, {world} ranks, {_PER_RANK} a step, remainder="{remainder}": rank 0 has batches '
-                    f"of {first} samples, and rank {rank} of {sizes}. Right is the same on every rank.",
-                )
+                asked = f'{number} samples, {world} ranks, {_PER_RANK} a step, remainder="{remainder}"'
+                told = f"rank 0 has batches of {first} samples, and rank {rank} of {sizes}"
+                raise Wrong("uneven_steps", f"{asked}: {told}. Right is the same on every rank.")
 
 
 @case("pad loses nothing, drop repeats nothing: 1 to 145 samples, 1 to 8 ranks")
@@ -209,16 +207,12 @@ def another_order(partition_dataset: Asked) -> None:
         for before, after in combinations(range(3), 2):
             what = f"64 samples, {world} ranks, seed {seed}: in epochs {before} and {after}"
             if epochs[before] == epochs[after]:
-                raise Wrong(
-                    "forgotten_epoch",
-                    f"{what} the order is the same. It must follow from seed and epoch, even if one is 0.",
-                )
+                why = "It must follow from seed and epoch, even if one is 0."
+                raise Wrong("forgotten_epoch", f"{what} the order is the same. {why}")
             here, there = (sorted(sorted(_samples([rank])) for rank in epochs[epoch]) for epoch in (before, after))
             if world > 1 and here == there:
-                raise Wrong(
-                    "stays_at_home",
-                    f"{what} the samples of a rank stay together. Shuffle all samples in each epoch, then share.",
-                )
+                told = f"{what} the samples of a rank stay together"
+                raise Wrong("stays_at_home", f"{told}. Shuffle all samples in each epoch, then share.")
 
 
 @case("the samples that are left out, or loaded again, change from epoch to epoch")
@@ -229,9 +223,7 @@ def others_left_out(partition_dataset: Asked) -> None:
             times = Counter(_samples(_epoch(partition_dataset, 29, 4, 8, remainder, epoch)))
             chosen.append([sample for sample in range(29) if times[sample] != 1])
         if all(each == chosen[0] for each in chosen):
-            what = (
-                f'29 samples, 4 ranks, remainder="{remainder}": in each of the epochs 0 to 4 you left out or repeated'
-            )
+            what = f'29 samples, 4 ranks, remainder="{remainder}": in all epochs 0 to 4 you left out or repeated'
             raise Wrong("same_left_out", f"{what} the samples {chosen[0]}. Shuffle before you cut off or append.")
 
 
@@ -240,10 +232,7 @@ def seeded(partition_dataset: Asked) -> None:
     for epoch in (0, 1):
         here, there = (_epoch(partition_dataset, 64, 2, 8, "pad", epoch, seed)[1] for seed in (7, 8))
         if here == there:
-            raise Wrong(
-                "ignores_the_seed",
-                f"In epoch {epoch} the seeds 7 and 8 give the same order; each seed should give its own.",
-            )
+            raise Wrong("ignores_the_seed", f"In epoch {epoch} the seeds 7 and 8 give the same order; they should not.")
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     try:
         (orders,) = partition_dataset.on_ranks(orders_on_rank, 1, timeout_s=_REPLAY_S, hash_seed=hash_seed)
@@ -253,12 +242,9 @@ def seeded(partition_dataset: Asked) -> None:
             raise Undecided from None
         raise Wrong("other_process", f"In a second Python process your function failed: {sentence}") from None
     if orders != partition_dataset.inside(orders_of):
-        raise Wrong(
-            "other_process",
-            "A second Python process, with the same seed and epochs, dealt differently. Ranks of torchrun are new "
-            "processes: the hash of a text, the number of the process or the time differ between them. Make the order "
-            "of numbers alone.",
-        )
+        told = "A second Python process, with the same seed and epochs, dealt differently"
+        why = "Make the order of numbers alone: ranks are processes, and the hash of a text differs between them."
+        raise Wrong("other_process", f"{told}. {why}")
 
 
 def orders_on_rank(rank: int, world_size: int, partition_dataset: Function) -> Any:  # noqa: ARG001

@@ -45,9 +45,7 @@ def everything_once(partitioner: Asked) -> None:
     for number, sizes in _QUESTIONS:
         times = Counter(chain.from_iterable(_shares(partitioner, number, sizes)))
         lost, repeated = number - len(times), sum(each > 1 for each in times.values())
-        shown = (
-            f"{number} samples in shares of {sizes}: {lost} in no share, {repeated} more than once; right is 0 and 0."
-        )
+        shown = f"{number} samples in shares of {sizes}: {lost} in no share, {repeated} in several; right is 0 and 0."
         if lost and not repeated:
             why = f"The lengths have to add up to {number}: deal out what is left over, too."
             raise Wrong("dropped_remainder", f"{shown} {why}")
@@ -93,19 +91,13 @@ def lengths(partitioner: Asked) -> None:
 def seeded(partitioner: Asked) -> None:
     first, again, other = (_shares(partitioner, 64, "1/2 1/2", seed) for seed in (_SEED, _SEED, _SEED + 1))
     if set(first[0]) in (set(range(32)), set(range(32, 64))):
-        raise Wrong(
-            "not_shuffled",
-            f"Half of 64 samples were the samples {min(first[0])} to {max(first[0])}. Shuffle all positions before you "
-            "cut them: data sorted by topic or length would give every rank another kind of text.",
-        )
+        told = f"Half of 64 samples were the samples {min(first[0])} to {max(first[0])}"
+        why = "Shuffle all positions before you cut them: data may be sorted by topic or length."
+        raise Wrong("not_shuffled", f"{told}. {why}")
     if first != again:
-        raise Wrong(
-            "wrong_seed", f"Two partitioners with the seed {_SEED} gave different shares; a seed always gives the same."
-        )
+        raise Wrong("wrong_seed", f"Two partitioners with the seed {_SEED} gave different shares; right is the same.")
     if first == other:
-        raise Wrong(
-            "wrong_seed", f"The seeds {_SEED} and {_SEED + 1} gave the same shares; each seed should give its own."
-        )
+        raise Wrong("wrong_seed", f"The seeds {_SEED} and {_SEED + 1} gave the same shares; each should give its own.")
 
 
 @case("a share is a view: no sample is read before it is asked for, a for loop over it ends, and data does not change")
@@ -130,9 +122,7 @@ def look_at_shares(partitioner: Function) -> None:
     places = [_positions(share, data, k) for k, share in enumerate(shares)]
     other: Any = partitioner(data, [0.5, 0.5], _SEED)
     if _positions(other.use(1), data, 1) != places[1]:
-        raise Wrong(
-            "wrong_seed", "use(1) gave other samples where use(0) was not called before; a rank asks for its own."
-        )
+        raise Wrong("wrong_seed", "use(1) gave other samples where use(0) was not called; a rank asks for its own.")
     if places[0] != alone:
         raise Wrong("no_view", f"The share of use(0) had samples {alone}, and after use(1) it had {places[0]}.")
     for k, (share, right) in enumerate(zip(shares, places, strict=True)):

@@ -187,11 +187,9 @@ def few_messages(average_gradients: Function) -> None:
         sent = each.busiest(lambda one: one.num_bytes)
         numbers = each.busiest(lambda one: prod(one.shape))  # who sends all in the largest type sends no more of them
         if numbers > numel + _SLACK_BYTES // 4 and sent > num_bytes + _SLACK_BYTES:
-            raise Wrong(
-                "sent_twice",
-                f"The gradients have {num_bytes} bytes and your calls moved {sent}: a tied weight has two names and "
-                "one gradient, or something without a gradient was sent.",
-            )
+            told = f"The gradients have {num_bytes} bytes and your calls moved {sent}"
+            why = "a tied weight has two names and one gradient, or something without a gradient was sent."
+            raise Wrong("sent_twice", f"{told}: {why}")
 
 
 @case("after three SGD steps three ranks have the weights of one process with the whole batch")

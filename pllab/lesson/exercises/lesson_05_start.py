@@ -129,9 +129,7 @@ def everything_else(broadcast_parameters: Function) -> None:
     frozen = "This parameter is frozen, but forward uses it: send it too."
     _compare(broadcast_parameters, ["frozen.weight", "frozen.bias"], "frozen_forgotten", frozen)
     buffers = [name for name, _ in Block().named_buffers()]
-    listed = (
-        "This is a buffer. model.buffers() lists them all: whole numbers, truth values, those with persistent=False."
-    )
+    listed = "This is a buffer. model.buffers() lists all: whole numbers, truth values, those with persistent=False."
     _compare(broadcast_parameters, buffers, "buffers_forgotten", listed)
 
 
@@ -140,9 +138,6 @@ def in_place(broadcast_parameters: Function) -> None:
     """The optimizer holds the tensors that were there before, and what was frozen stays frozen."""
     seen = _seen(broadcast_parameters)
     if not all(same_tensors for _, same_tensors, _ in seen):
-        raise Wrong(
-            "replaced",
-            "The model has new tensors or new memory, and an optimizer holds the old: write into the old memory.",
-        )
+        raise Wrong("replaced", "The model has new tensors or memory, and an optimizer holds the old: write into that.")
     if not all(is_frozen for _, _, is_frozen in seen):
         raise Wrong("wrong", "frozen.weight.requires_grad was False before the call and is True now; do not change it.")

@@ -138,11 +138,8 @@ def _judge_samples(steps: Sequence[Steps], setting: Setting) -> None:
     """Refuse samples, of all ranks in all steps, that are too many, too few, or not those that are asked for."""
     for rank, of_rank in enumerate(steps):
         if len(of_rank) != setting.num_steps:
-            raise Wrong(
-                "number_of_steps",
-                f"With {setting}, rank {rank} called the model {len(of_rank)} times; right is {setting.num_steps}, one "
-                "call a step. After the last sample a new epoch begins.",
-            )
+            shown = f"With {setting}, rank {rank} called the model {len(of_rank)} times; right is {setting.num_steps}"
+            raise Wrong("number_of_steps", f"{shown}, one call a step. After the last sample a new epoch begins.")
     for number, parts in enumerate(zip(*steps, strict=True), start=1):
         _judge_step(parts, number, setting)
     _judge_epochs([list(chain(*parts)) for parts in zip(*steps, strict=True)], setting, len(steps))
@@ -155,11 +152,8 @@ def _judge_step(parts: Sequence[list[int]], number: int, setting: Setting) -> No
     has_shares = not all(sorted(part) == sorted(parts[0]) for part in parts)
     if not (is_equal and is_whole and has_shares):
         took = ", ".join(f"rank {rank} took {len(part)} samples {part[:3]}" for rank, part in enumerate(parts))
-        raise Wrong(
-            "shares",
-            f"With {setting}, in step {number} {took} (the first three of each). Right is a third of the global batch "
-            "on each rank, and other samples on each.",
-        )
+        shown = f"With {setting}, in step {number} {took} (the first three of each)"
+        raise Wrong("shares", f"{shown}. Right is a third of the global batch on each rank, and other samples on each.")
 
 
 def _judge_epochs(batches: Steps, setting: Setting, world_size: int) -> None:
@@ -167,16 +161,10 @@ def _judge_epochs(batches: Steps, setting: Setting, world_size: int) -> None:
     reached = _cut(batches, Counter(), setting.number, world_size)
     if reached < len(batches):
         times = Counter(chain(*batches[: reached + 1]))
-        most, fewest = (
-            max(range(setting.number), key=times.__getitem__),
-            min(range(setting.number), key=times.__getitem__),
-        )
-        raise Wrong(
-            "epochs",
-            f"With {setting}, up to step {reached + 1} sample {most} came {times[most]} times and sample {fewest} "
-            f"came {times[fewest]} times. An epoch takes every sample once, but for "
-            f"fewer than {world_size}; then the next one begins.",
-        )
+        fewest, *_, most = sorted(range(setting.number), key=times.__getitem__)
+        shown = f"up to step {reached + 1} sample {most} came {times[most]} times, and sample {fewest} {times[fewest]}"
+        why = f"An epoch takes every sample once, but for fewer than {world_size}; then the next one begins."
+        raise Wrong("epochs", f"With {setting}, {shown}. {why}")
 
 
 def _cut(batches: Steps, taken: Counter[int], number: int, world_size: int) -> int:
@@ -202,17 +190,12 @@ def losses_returned(train: Function) -> None:
         for losses in returned:
             if isinstance(losses, str) or len(losses) != setting.num_steps:
                 what = losses if isinstance(losses, str) else f"{len(losses)} losses"
-                raise Wrong(
-                    "no_losses",
-                    f"With {setting}, your function gave {what}; right is a list with a float for each step.",
-                )
+                raise Wrong("no_losses", f"With {setting} you returned {what}; right is a list of floats, one a step.")
         for step, losses in enumerate(zip(*returned, strict=True), start=1):
             if any(not _near(loss, losses[0]) for loss in losses):
                 said = ", ".join(f"{loss:.4f}" for loss in losses)
-                raise Wrong(
-                    "own_losses",
-                    f"With {setting}, the ranks returned {said} for step {step}; right is the global batch's mean.",
-                )
+                shown = f"With {setting}, the ranks returned {said} for step {step}"
+                raise Wrong("own_losses", f"{shown}; right is the global batch's mean.")
 
 
 @case("ranks that start from different weights end with equal ones, and frozen or skipped weights stay those of rank 0")
@@ -225,9 +208,7 @@ def equal_models(train: Function) -> None:
                     continue
                 ends = f"{key} on rank {rank} ends with {told(each.after[key], seen[0].after[key])}, as on rank 0"
                 if key in _NEVER_TRAINED:
-                    raise Wrong(
-                        "own_start", f"{ends}. Training leaves it alone: give it rank 0's numbers at the start."
-                    )
+                    raise Wrong("own_start", f"{ends}. Training leaves it alone: start with rank 0's numbers.")
                 raise Wrong("wrong", f"{ends}. The ranks started equal and then diverged.")
 
 

@@ -104,10 +104,7 @@ def one_graph_at_a_time(accumulate: Function) -> None:
             if sorted(happened) != sorted(wanted):
                 raise Wrong("not_every_batch", f"{what} Right is one forward and one backward of each.")
             if [kind for kind, _ in happened] != [kind for kind, _ in wanted]:
-                raise Wrong(
-                    "graphs_kept",
-                    f"{what} Several graphs were in memory: run the backward of each before the next forward.",
-                )
+                raise Wrong("graphs_kept", f"{what} Run each backward before the next forward: a graph takes memory.")
 
 
 @case("one set of messages, none before the last backward")
@@ -118,18 +115,13 @@ def one_set_of_messages(accumulate: Function) -> None:
         for one in _attempts(accumulate, number):
             sent, before = len(one.messages), one.value.events[-1].num_messages
             if before:
-                raise Wrong(
-                    "every_backward",
-                    f"With {_in_words(number)}, {before} of your {sent} messages left before the last backward; right "
-                    "is none. Average once, when all gradients are added up.",
-                )
+                told = f"With {_in_words(number)}, {before} of your {sent} messages left before the last backward"
+                raise Wrong("every_backward", f"{told}; right is none. Average once, when all gradients are added up.")
             most = one.busiest(lambda each: each.num_bytes)
             if sent > len(gradients) or most > num_bytes + _SLACK_BYTES:
-                raise Wrong(
-                    "sent_twice",
-                    f"With {_in_words(number)} your function sent {sent} messages, with {most} bytes; the "
-                    f"{len(gradients)} gradients have {num_bytes}, so one message each, or one for all, is enough.",
-                )
+                told = f"With {_in_words(number)} your function sent {sent} messages, with {most} bytes"
+                why = f"the {len(gradients)} gradients have {num_bytes}, so one message each, or one for all, will do."
+                raise Wrong("sent_twice", f"{told}; {why}")
 
 
 @case("the gradient equals that of one process with all the data")

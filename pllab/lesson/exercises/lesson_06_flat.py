@@ -162,11 +162,8 @@ def keeps_digits(average_flat: Function) -> None:
 
 @case("frozen and unused parameters keep grad None")
 def leaves_none(average_flat: Function) -> None:
-    filled = Mistake(
-        "none_filled",
-        "Leave None alone: where a gradient is zeros, an optimizer goes on with momentum and weight decay.",
-    )
-    _compare(average_flat, lambda one: not one.has_gradient, [filled])
+    why = "Leave None alone: where a gradient is zeros, an optimizer goes on with momentum and weight decay."
+    _compare(average_flat, lambda one: not one.has_gradient, [Mistake("none_filled", why)])
 
 
 @case("the ledger has at most one message per data type")
@@ -175,11 +172,9 @@ def few_messages(average_flat: Function) -> None:
         num_dtypes = len({one.dtype for one in layout if one.has_gradient})
         sent = seen_in_call(average_on_ranks, average_flat, _PLAN, _SIZE, name)[0].messages if num_dtypes else ()
         if len(sent) > num_dtypes:
-            raise Wrong(
-                "message_each",
-                f"The gradients have {num_dtypes} data type(s), and your function sent {len(sent)} messages, of shapes "
-                f"{[message.shape for message in sent]}. Lay the gradients of a type side by side and send once.",
-            )
+            told = f"The gradients have {num_dtypes} data type(s), and your function sent {len(sent)} messages"
+            why = "Lay the gradients of a type side by side and send once."
+            raise Wrong("message_each", f"{told}. {why}")
 
 
 @case("a model without any gradient sends nothing")

@@ -18,7 +18,6 @@ from torch import nn
 from pllab.comm import Ledger, barrier, record_messages
 from pllab.lesson.exercise import Function, Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.lesson_06_models import PLACES, WIDTH, Branches, Chain, nothing
 from pllab.lesson.exercises.ranks import Attempt, Watch, appear
 from pllab.lesson.exercises.tensors import close, compare_tensors
 from pllab.lesson.mistakes import Mistake
@@ -32,6 +31,49 @@ _WATCH_S = 0.5  # and watches so long whether rank 0 leaves wait() without an an
 _SLACK_BYTES = 128  # a solution may also tell the others which gradients it has
 _CHAIN_STEPS = (1, 2)
 _USED_LATER = 10  # is added to the number of a step in which the unused parameter is used
+_WIDTH = 8
+_PLACES = ("first", "between", "last")  # of the unused parameter of `Branches`
+
+
+class Chain(nn.Module):
+    """Four layers, one of them frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(_WIDTH, _WIDTH, bias=False) for _ in range(4))
+        self.layers[1].requires_grad_(requires_grad=False)
+        self.look: Callable[[], None] = lambda: None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The last step of backward is the first layer's gradient; the look comes right before it."""
+        x = self.layers[0](x)
+        x.register_hook(lambda _: self.look())
+        for layer in list(self.layers)[1:]:
+            x = layer(x).tanh()
+        return x
+
+
+class Branches(nn.Module):
+    """Two layers side by side, of which the one computed last gets its gradient first, and one not used at first."""
+
+    def __init__(self, rank: int, place: str) -> None:
+        super().__init__()
+        names = ["left", "right"]
+        names.insert(_PLACES.index(place), "unused")
+        for name in names:
+            self.add_module(name, nn.Linear(_WIDTH, _WIDTH, bias=False))
+        self.order = ["left", "right"] if rank == 0 else ["right", "left"]
+
+    def use_all(self) -> None:
+        """From now on the loss needs the unused one too."""
+        self.order.insert(1, "unused")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Sum the branches, in this rank's order."""
+        total = torch.zeros(())
+        for name in self.order:
+            total = total + self.get_submodule(name)(x * (1 + (name == "left"))).tanh()
+        return total
 
 
 @dataclass
@@ -41,7 +83,6 @@ class Seen:
     got: dict[str, Gradients] = field(default_factory=dict)
     bytes_before_last: list[int] = field(default_factory=list)  # in each step of the chain
     same_weights: bool = True
-    returns_function: bool = True
     blocked: bool = False
     left_early: bool = False
 
@@ -53,9 +94,7 @@ def train_on_ranks(watch: Watch, rank: int, world_size: int, install: Function) 
 
 def _all_steps(folder: Path, rank: int, world_size: int, install: Function) -> Seen:
     seen = Seen()
-    chain, wait = _installed(Chain, install, seen)
-    if not seen.returns_function:
-        return seen
+    chain, wait = _installed(Chain, install)
     if world_size == 1:
         seen.got["chain, step 1"] = _step(rank, chain, wait, step=1)
         return seen
@@ -64,7 +103,7 @@ def _all_steps(folder: Path, rank: int, world_size: int, install: Function) -> S
     if seen.blocked:
         return seen  # nothing else is to be learned, and each backward would wait
     _settle()
-    chain, wait = _installed(Chain, install, seen)
+    chain, wait = _installed(Chain, install)
     before = [(parameter.detach().clone(), parameter._version) for parameter in chain.parameters()]
     with record_messages() as ledger:
         for step in _CHAIN_STEPS:
@@ -82,9 +121,9 @@ def _all_steps(folder: Path, rank: int, world_size: int, install: Function) -> S
 def _branch_steps(folder: Path, rank: int, install: Function, seen: Seen) -> None:
     """A step in which a parameter is unused, with each place it can have; then one in which it is used."""
     models = {}
-    for step, place in enumerate(PLACES):
+    for step, place in enumerate(_PLACES):
         _settle()
-        branches, wait = models[place] = _installed(partial(Branches, rank, place), install, seen)
+        branches, wait = models[place] = _installed(partial(Branches, rank, place), install)
         seen.got[f"unused {place}"] = _step(rank, branches, wait, step=step)
         if not _all_right(folder, rank, seen, _parts(branches, step)):
             return  # what is left of a wrong step could hold up the next
@@ -94,12 +133,10 @@ def _branch_steps(folder: Path, rank: int, install: Function, seen: Seen) -> Non
         seen.got[f"unused {place}, but not now"] = _step(rank, branches, wait, step=step)
 
 
-def _installed(make: Callable[[], nn.Module], install: Function, seen: Seen) -> tuple[Any, Any]:
+def _installed(make: Callable[[], nn.Module], install: Function) -> tuple[Any, Any]:
     torch.manual_seed(3)
     model = make()
-    wait = install(model)
-    seen.returns_function = callable(wait)
-    return model, wait
+    return model, install(model)
 
 
 def _late_answer(folder: Path, rank: int, chain: Chain, wait: Callable[[], Any], seen: Seen) -> None:
@@ -134,7 +171,7 @@ def _step(rank: int, model: nn.Module, wait: Callable[[], Any], *, step: int) ->
     model.zero_grad()
     _loss(model, rank, step).backward()
     if isinstance(model, Chain):
-        model.look = nothing
+        model.look = lambda: None
     wait()
     return {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
 
@@ -150,7 +187,7 @@ def _all_right(folder: Path, rank: int, seen: Seen, parts: list[Gradients]) -> b
 
 def _loss(model: nn.Module, rank: int, step: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(100 * step + rank)
-    loss: torch.Tensor = model(torch.randn(4, WIDTH, generator=generator)).square().mean()
+    loss: torch.Tensor = model(torch.randn(4, _WIDTH, generator=generator)).square().mean()
     return loss
 
 
@@ -171,7 +208,7 @@ def _all_parts() -> dict[str, list[Gradients]]:
     torch.manual_seed(3)
     chain = Chain()
     parts = {f"chain, step {step}": _parts(chain, step) for step in _CHAIN_STEPS}
-    for step, place in enumerate(PLACES):
+    for step, place in enumerate(_PLACES):
         torch.manual_seed(3)
         branches = Branches(0, place)
         parts[f"unused {place}"] = _parts(branches, step)
@@ -184,44 +221,28 @@ def _seen(install: Function, size: int = _SIZE) -> list[Seen]:
     """What the ranks saw, unless one waited in its backward: then the run ended there."""
     seen: list[Seen] = [one.value for one in seen_in_call(train_on_ranks, install, _PLAN, size, "all models")]
     if any(one.blocked for one in seen):
-        raise Wrong(
-            "blocks_backward",
-            f"Rank 0 did not end its backward until rank 1 began its own, {_PATIENCE_S:g} s later: a hook waits for "
-            "its message or for the rank. Start the message with all_reduce_async, and wait for it in wait().",
-        )
+        told = f"Rank 0 did not end its backward until rank 1 began its own, {_PATIENCE_S:g} s later"
+        why = "Start the message with all_reduce_async in the hook, and wait for it in wait()."
+        raise Wrong("blocks_backward", f"{told}. {why}")
     return seen
 
 
 @case("a message is under way before the last gradient exists")
 def starts_in_backward(install: Function) -> None:
     for one in _seen(install):
-        if not one.returns_function:
-            raise Wrong(
-                "wrong", "install(model) returned no function; right is a function without arguments, which waits."
-            )
         if not one.same_weights:
-            raise Wrong(
-                "wrong",
-                "The weights changed; right is that they stay. A post-accumulate hook is called with the parameter, "
-                "not with its gradient; the gradient is parameter.grad.",
-            )
+            told = "The weights changed; right is that they stay"
+            raise Wrong("wrong", f"{told}. A post-accumulate hook is called with the parameter, not its gradient.")
         there = sum(parameter.nbytes for parameter in list(Chain().parameters())[1:] if parameter.requires_grad)
         for step, num_bytes in zip(_CHAIN_STEPS, one.bytes_before_last, strict=True):
-            sent = (
-                f"In step {step}, messages of {num_bytes} bytes had started when {there} bytes of gradients were there"
-            )
+            sent = f"In step {step}, {num_bytes} bytes of messages had started when {there} of gradients were there"
             if num_bytes == 0:
-                raise Wrong(
-                    "starts_late",
-                    f"{sent} and the last one was missing; right is more than 0. Backward makes the gradients of the "
-                    "last layer first, and wait() makes everything ready for the next step.",
-                )
+                why = "Backward makes the last layer's gradients first, and wait() makes all ready for the next step."
+                raise Wrong("starts_late", f"{sent} and the last one was missing; right is more than 0. {why}")
             if num_bytes > there + _SLACK_BYTES:
-                raise Wrong(
-                    "sent_too_early",
-                    f"{sent}: some left with old numbers. wait() has to empty what the step filled, so that the next "
-                    "counts from the beginning.",
-                )
+                shown = f"{sent}: some left with old numbers"
+                why = "wait() has to empty what the step filled, so that the next counts from the beginning."
+                raise Wrong("sent_too_early", f"{shown}. {why}")
 
 
 @case("backward does not wait for the other rank, and wait() does")

@@ -66,6 +66,5 @@ def overhead_everywhere(bubbles: Function) -> None:
 
 @case("one stage has no bubble")
 def no_bubble(bubbles: Function) -> None:
-    _about(
-        bubbles, [(m, 1) for m in (1, 3, 8, 200)], lambda *_: (0, 0), read=_pair, same=tuple.__eq__, hint_id="one_stage"
-    )
+    shapes = [(m, 1) for m in (1, 3, 8, 200)]
+    _about(bubbles, shapes, lambda *_: (0, 0), read=_pair, same=tuple.__eq__, hint_id="one_stage")

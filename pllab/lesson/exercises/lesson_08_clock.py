@@ -38,21 +38,16 @@ def _ticks(clock_cycles: Function, m: int, p: int) -> Ticks:
     try:
         ticks = [[(index(i), index(j)) for i, j in tick] for tick in islice(given, most + 1)]
     except (TypeError, ValueError):
-        raise Wrong(
-            "no_ticks",
-            f"{asked} your clock gave {given!r:.200}. Return a list of ticks or yield them one by one; each tick is a "
-            "list of pairs (micro-batch, stage), even if it holds only one.",
-        ) from None
+        shown = f"{asked} your clock gave {given!r:.200}. Return a list of ticks or yield them one by one"
+        why = "each tick is a list of pairs (micro-batch, stage), even if it holds only one."
+        raise Wrong("no_ticks", f"{shown}; {why}") from None
     if len(ticks) > most:
         raise Wrong("endless", f"{asked} your clock gave more than {most} ticks. {_ENDLESS[1]}")
     if isinstance(given, Drawn):
         for number, (came, later) in enumerate(zip(given.came, given.later, strict=True)):
             if isinstance(came, list) and came != later:
-                raise Wrong(
-                    "one_list",
-                    f"{asked} tick {number} was {came}, but after the next ticks the same list was {later}. "
-                    "Make a new list for each tick; a caller may keep the ticks.",
-                )
+                told = f"{asked} tick {number} was {came}, but after the next ticks the same list was {later}"
+                raise Wrong("one_list", f"{told}. Make a new list for each tick; a caller may keep the ticks.")
     return ticks
 
 
@@ -64,10 +59,8 @@ def _every_pair_once(ticks: Ticks, m: int, p: int) -> None:
     found = "; ".join(f"{fault} {_listed(sorted(pairs))}" for fault, pairs in faults.items() if pairs)
     if not found:
         return
-    shown = (
-        f"For m = {m} and p = {p} your clock {found}. Right is each of the micro-batches 0 to {m - 1} on each of the "
-        f"stages 0 to {p - 1}, once."
-    )
+    wanted = f"each of the micro-batches 0 to {m - 1} on each of the stages 0 to {p - 1}, once"
+    shown = f"For m = {m} and p = {p} your clock {found}. Right is {wanted}."
     if given == {(j, i) for i, j in right}:
         raise Wrong("swapped_pair", f"{shown} A pair is (micro-batch, stage), in this order.")
     if given == {(i + 1, j + 1) for i, j in right}:
@@ -84,34 +77,27 @@ def _one_at_a_time(ticks: Ticks, m: int, p: int) -> None:
     for number, tick in enumerate(ticks):
         for stage, work in Counter(j for _, j in tick).items():
             if work > 1:
-                raise Wrong(
-                    "two_on_one_stage",
-                    f"For m = {m} and p = {p} tick {number} of your clock is {_listed(tick)}: {work} micro-batches on "
-                    f"stage {stage}. A stage works on one in a tick.",
-                )
+                told = f"For m = {m} and p = {p} tick {number} of your clock is {_listed(tick)}"
+                why = f"{work} micro-batches on stage {stage}. A stage works on one in a tick."
+                raise Wrong("two_on_one_stage", f"{told}: {why}")
 
 
 def _after_the_stage_before(ticks: Ticks, m: int, p: int) -> None:
     when = {pair: number for number, tick in enumerate(ticks) for pair in tick}
     for (i, j), number in sorted(when.items()):
         if j > 0 and when[i, j - 1] >= number:
-            raise Wrong(
-                "wrong_order",
-                f"For m = {m} and p = {p} your clock has micro-batch {i} on stage {j} in tick {number}, and on stage "
-                f"{j - 1} in tick {when[i, j - 1]}. Stage {j} needs the result of stage {j - 1}, so it comes later.",
-            )
+            told = f"micro-batch {i} is on stage {j} in tick {number}, and on stage {j - 1} in tick {when[i, j - 1]}"
+            why = f"Stage {j} needs the result of stage {j - 1}, so it comes later."
+            raise Wrong("wrong_order", f"For m = {m} and p = {p} {told}. {why}")
 
 
-def _as_few_as_possible(ticks: Ticks, m: int, p: int) -> None:
+def _few_ticks(ticks: Ticks, m: int, p: int) -> None:
     if len(ticks) != m + p - 1:  # more of them: fewer break one of the other rules
-        raise Wrong(
-            "too_long",
-            f"For m = {m} and p = {p} your clock has {len(ticks)} ticks, {ticks.count([])} of them empty; "
-            f"{m + p - 1} are enough: micro-batch i can be on stage j in tick i + j.",
-        )
+        told = f"For m = {m} and p = {p} your clock has {len(ticks)} ticks, {ticks.count([])} of them empty"
+        raise Wrong("too_long", f"{told}; {m + p - 1} are enough: micro-batch i can be on stage j in tick i + j.")
 
 
-_RULES = (_every_pair_once, _one_at_a_time, _after_the_stage_before, _as_few_as_possible)
+_RULES = (_every_pair_once, _one_at_a_time, _after_the_stage_before, _few_ticks)
 
 
 def _judge(shapes: Sequence[Pair], rules: Sequence[Rule], clock_cycles: Function) -> None:
@@ -125,8 +111,6 @@ _clock = partial(case, on_hang=_ENDLESS)
 every_pair = _clock("every micro-batch passes every stage once")(partial(_judge, _SHAPES, [_every_pair_once]))
 one_at_a_time = _clock("a stage works on one micro-batch in a tick")(partial(_judge, _SHAPES, [_one_at_a_time]))
 in_order = _clock("no stage uses a result before it is there")(partial(_judge, _SHAPES, [_after_the_stage_before]))
-few_ticks = _clock("the clock ticks m + p - 1 times, and no tick is empty")(
-    partial(_judge, _SHAPES, [_as_few_as_possible])
-)
+few_ticks = _clock("the clock ticks m + p - 1 times, and no tick is empty")(partial(_judge, _SHAPES, [_few_ticks]))
 fewer_than_stages = _clock("all of this holds for fewer micro-batches than stages")(partial(_judge, _FEW, _RULES))
 one_stage = _clock("all of this holds for one stage")(partial(_judge, _ONE_STAGE, _RULES))

@@ -95,11 +95,9 @@ def judge_threads(num_started: int, ran: Iterable[tuple[str, int, int]]) -> None
     for work, stage, place in ran:
         if place != stage:
             others = {CALLER: "the thread that called your function", NOBODY: "a thread of your own"}
-            raise Wrong(
-                "wrong_worker",
-                f"{work} of stage {stage} ran on {others.get(place, f'the worker of stage {place}')}; right is the "
-                f"worker of stage {stage}, which takes its tasks from in_queues[{stage}].",
-            )
+            shown = f"{work} of stage {stage} ran on {others.get(place, f'the worker of stage {place}')}"
+            why = f"right is the worker of stage {stage}, which takes its tasks from in_queues[{stage}]."
+            raise Wrong("wrong_worker", f"{shown}; {why}")
 
 
 # Failures
@@ -167,9 +165,8 @@ def _left_behind(workers: Workers) -> str:
 def judge_failed(work: str, failed: Failed) -> None:
     """Refuse a call that did not raise the exception of a stage, or left something to the next call."""
     if failed.ended != RAISED:
-        raise Wrong(
-            "lost_traceback" if failed.ended == RAISED_BARE else "wrong_exception",
-            f"{work} raised {_BURST!r}, and your function {failed.ended}; right is to raise that with its traceback.",
-        )
+        shown = f"{work} raised {_BURST!r}, and your function {failed.ended}"
+        why = "right is to raise that with its traceback."
+        raise Wrong("lost_traceback" if failed.ended == RAISED_BARE else "wrong_exception", f"{shown}; {why}")
     if failed.left:
         raise Wrong("stale_result", f"{work} raised, your function raised it too, and {failed.left}.")

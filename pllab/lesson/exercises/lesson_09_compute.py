@@ -94,9 +94,7 @@ def clocked(compute: Function, num_batches: int, num_stages: int, num_cycles: in
 def _judge_cycle(schedule: Schedule, seen: Schedule, batches: Sequence[Any]) -> None:
     ran = f"For the cycle {schedule} the stages ran the pairs {seen}"
     if len(set(seen)) < len(seen) == len(schedule):
-        raise Wrong(
-            "late_binding", f"{ran}: the tasks look i and j up when they run, and by then the loop has moved on."
-        )
+        raise Wrong("late_binding", f"{ran}: the tasks look i and j up when they run, and by then the loop is over.")
     if sorted(seen) != sorted(schedule):
         raise Wrong("wrong", f"{ran}; right is each pair of the cycle once.")
     for i, j in schedule:
@@ -137,11 +135,8 @@ def places_of_stages(compute: Function) -> list[tuple[int, list[tuple[str, int, 
 @case("the stages of one cycle run at the same time (they meet at a barrier)")
 def together(compute: Asked) -> None:
     if not compute.inside(meets, bench.MEETING_S):
-        raise Wrong(
-            "sequential",
-            "The stages of one cycle never ran at the same time: one waited for the other, which had not been "
-            "given out yet. Give out all tasks of the cycle first, then wait for their results.",
-        )
+        told = "The stages of one cycle never ran at the same time: one waited for the other, not given out yet"
+        raise Wrong("sequential", f"{told}. Give out all tasks of the cycle first, then wait for their results.")
 
 
 def meets(compute: Function, meeting_s: float) -> bool:

@@ -30,20 +30,16 @@ def cut(cut_step: Asked) -> None:
             ran: Ran = cut_step.inside(ran_cut, num_rows, width)
         except RuntimeError as error:
             if "implicitly created" in str(error):
-                raise Wrong(
-                    "no_gradient",
-                    f"Your function raised {getattr(error, 'shown', error)}: a backward was given no gradient to start "
-                    "from. Autograd leaves one only in a tensor that begins a graph and asks for it.",
-                ) from error
+                told = f"Your function raised {getattr(error, 'shown', error)}: a backward had no gradient to start"
+                why = "Autograd leaves one only in a tensor that begins a graph and asks for it."
+                raise Wrong("no_gradient", f"{told}. {why}") from error
             raise
         if not ran.has_graph:
             raise Wrong("wrong", "loss_of was never called with an output that has a graph; the loss needs one.")
         if ran.reached:
-            raise Wrong(
-                "not_cut",
-                f"The graph of the loss reaches back to weight {ran.reached[0]!r} of the first stage; right is a graph "
-                "that ends where the second stage begins. Give that one a copy of the output without its history.",
-            )
+            told = f"The graph of the loss reaches back to weight {ran.reached[0]!r} of the first stage"
+            why = "right is that it ends at the second stage. Give that one a copy of the output without its history."
+            raise Wrong("not_cut", f"{told}; {why}")
 
 
 @case("the gradients of both stages equal the plain model's, and it returns the loss as a number")
@@ -55,17 +51,12 @@ def gradients(cut_step: Asked) -> None:
         loss.backward()
         without = [name for name, gradient in ran.gradients.items() if gradient is None]
         if any(name.startswith("first") for name in without):
-            raise Wrong(
-                "no_gradient",
-                f"{without[0]} has no gradient: backward of that stage did not run. Backward of the loss ends at the "
-                "cut; the first stage needs a backward of its own, which starts from the gradient found there.",
-            )
+            told = f"{without[0]} has no gradient: backward of that stage did not run. That of the loss ends at the cut"
+            why = "the first stage needs a backward of its own, which starts from the gradient found there."
+            raise Wrong("no_gradient", f"{told}; {why}")
         if without:
-            raise Wrong(
-                "no_gradient",
-                f"{without[0]} has no gradient: call backward of the loss, which leaves gradients in the weights of "
-                "the second stage.",
-            )
+            told = f"{without[0]} has no gradient: call backward of the loss"
+            raise Wrong("no_gradient", f"{told}, which leaves gradients in the weights of the second stage.")
         asked = {"none": "For 5 rows", "dropout": "With dropout", "double": "With float64 numbers"}[change]
         judge_gradients(asked, ran.gradients, _gradients(first, second))
         judge_loss(asked, ran.loss, loss.item())

@@ -35,11 +35,8 @@ def outputs(forward: Asked) -> None:
         if difference(output, right, rtol=1e-5, atol=1e-6):
             raise Wrong("wrong", f"{asked} the output is {told(output, right)}.")
         if not gradients or any(gradient is None for gradient in gradients.values()):
-            raise Wrong(
-                "no_gradient",
-                f"{asked} the output is right, but gradients do not reach all weights and the input: somewhere on the "
-                "way a tensor was detached, or made under no_grad.",
-            )
+            shown = f"{asked} the output is right, but gradients do not reach all weights and the input"
+            raise Wrong("no_gradient", f"{shown}: somewhere on the way a tensor was detached, or made under no_grad.")
         judge_gradients(asked, gradients, _gradients(right, model, x))
 
 
@@ -72,27 +69,18 @@ class _Clock:
     def compute(self, batches: Any, schedule: Sequence[tuple[int, int]]) -> None:
         """Run the next cycle in place."""
         if not isinstance(batches, list):
-            raise Wrong(
-                "not_a_list",
-                f"compute puts its results back into batches, so it needs a list, not a {type(batches).__name__}; "
-                "x.split gives a tuple.",
-            )
+            shown = f"compute puts its results back into batches, so it needs a list, not a {type(batches).__name__}"
+            raise Wrong("not_a_list", f"{shown}; x.split gives a tuple.")
         if not self._num_done:
             pieces = [[self._rows.get(tuple(row), "?") for row in piece.tolist()] for piece in batches]
             if pieces != self._right:
-                raise Wrong(
-                    "wrong_rows",
-                    f"With split_size {self._split_size}, the number of rows of a micro-batch, your micro-batches were "
-                    f"the rows {pieces}; right is {self._right}.",
-                )
+                shown = f"With split_size {self._split_size}, the rows of a micro-batch, yours were the rows {pieces}"
+                raise Wrong("wrong_rows", f"{shown}; right is {self._right}.")
         right = self.cycles_left.pop(0) if self.cycles_left else "no further one"
         pairs = [tuple(pair) for pair in schedule]
         if sorted(pairs) != sorted(right):
-            raise Wrong(
-                "wrong_clock",
-                f"For {len(self._right)} micro-batches on {len(self._model)} stages cycle {self._num_done} was "
-                f"{pairs}; right is {right}.",
-            )
+            shown = f"For m = {len(self._right)} and p = {len(self._model)} cycle {self._num_done} was {pairs}"
+            raise Wrong("wrong_clock", f"{shown}; right is {right}.")
         self._num_done += 1
         for i, j in pairs:
             batches[i] = self._model[j](batches[i])

@@ -176,12 +176,9 @@ def threads(pipe_step: Asked) -> None:
     if not backward:
         raise Wrong("wrong", "No backward of a stage ran; a step is forward and backward of every micro-batch.")
     if any(note.place == bench.CALLER for note in backward):
-        raise Wrong(
-            "main_thread",
-            "Backward ran on the caller's own thread. Autograd runs a graph on the thread that calls backward, whoever "
-            "ran the forward; so each stage's backward must be called in a task of its own worker, on a graph that "
-            "ends where the stage begins.",
-        )
+        told = "Backward ran on the caller's own thread: autograd runs a graph on the thread that calls backward"
+        why = "Call each stage's backward in a task of its own worker, on a graph that ends where the stage begins."
+        raise Wrong("main_thread", f"{told}. {why}")
     names = {"F": "Forward", "B": "Backward"}
     bench.judge_threads(ran.num_started, [(names[note.kind], note.stage, note.place) for note in ran.notes])
 
@@ -193,11 +190,9 @@ def together(pipe_step: Asked) -> None:
         raise Wrong("wrong", "A backward ran before the last forward; here all forwards come first, as in GPipe.")
     for kind, name in (("F", "forward"), ("B", "backward")):
         if kind in alone:
-            raise Wrong(
-                "sequential",
-                f"Two stages never ran {name} at the same time: one waited for the other, which had not been given "
-                f"out yet. In {name}, too, give out all tasks of a cycle before you wait for the first result.",
-            )
+            told = f"Two stages never ran {name} at the same time: one waited for the other, not given out yet"
+            why = f"In {name}, too, give out all tasks of a cycle before you wait for the first result."
+            raise Wrong("sequential", f"{told}. {why}")
 
 
 def ran_together(pipe_step: Function, meeting_s: float) -> tuple[list[str], set[str]]:
@@ -228,11 +223,9 @@ def grad_mode(pipe_step: Asked) -> None:
     except (Wrong, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "grad" not in str(error):
             raise
-        raise Wrong(
-            "grad_mode",
-            "Grad mode belongs to a thread, and here an evaluation had left it off in the workers: their forward made "
-            "no graph. Switch it on inside the task, where the stage is called.",
-        ) from None
+        told = "Grad mode belongs to a thread, and here an evaluation had left it off in the workers"
+        why = "their forward made no graph. Switch it on inside the task, where the stage is called."
+        raise Wrong("grad_mode", f"{told}: {why}") from None
 
 
 @case("token numbers go in as they are, and a weight of two stages gets the gradients of both", on_hang=LOST)

@@ -67,8 +67,6 @@ def computed_late(make_tasks: Function, schedule: Schedule) -> list[str]:
     if no_tasks:
         raise Wrong("no_task", f"A worker cannot run {no_tasks[0]!r}; return a list with one Task for each pair.")
     if computed:
-        raise Wrong(
-            "too_early",
-            f"Your function itself computed {computed[0]}; a task holds a function for a worker to call, not a result.",
-        )
+        told = f"Your function itself computed {computed[0]}"
+        raise Wrong("too_early", f"{told}; a task holds a function for a worker to call, not a result.")
     return [str(task.compute()) for task in reversed(tasks)][::-1]

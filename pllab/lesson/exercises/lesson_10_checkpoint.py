@@ -116,11 +116,9 @@ def went_through(checkpointed: Function, where: str, goes_back: bool = True) -> 
                 raise Wrong("no_output", f"Your function returned a {type(value).__name__}; return the stage's output.")
         outputs.append(value)
     if not all(output.requires_grad for output in outputs):
-        raise Wrong(
-            "no_graph",
-            f"With {where}, your output has no graph, so no parameter ever learns. The output of a Function has one if "
-            "a tensor among its arguments needs a gradient; parameters are such tensors.",
-        )
+        shown = f"With {where}, your output has no graph, so no parameter ever learns"
+        why = "The output of a Function has one if a tensor among its arguments, as a parameter, needs a gradient."
+        raise Wrong("no_graph", f"{shown}. {why}")
     if goes_back:
         _go_back([outputs[i] for i in order])
     gradients = {
@@ -142,11 +140,9 @@ def _go_back(outputs: list[torch.Tensor]) -> None:
         except RuntimeError as error:
             if "second time" not in str(error):
                 raise
-            raise Wrong(
-                "not_detached",
-                "Your backward goes on past the input of the stage, into what made it. Detach the input before the "
-                "second forward, and return the gradient of the copy.",
-            ) from None
+            shown = "Your backward goes on past the input of the stage, into what made it"
+            why = "Detach the input before the second forward, and return the gradient of the copy."
+            raise Wrong("not_detached", f"{shown}. {why}") from None
 
 
 def _compare(mine: Tensors, right: Tensors, where: str, hint_id: str, sentence: str = "") -> None:
@@ -254,8 +250,5 @@ def leaves_no_trace(checkpointed: Asked) -> None:
             told = f"With {where}, the stage ran {mine.calls[0]} times; right is {2 * right.calls[0]}."
             raise Wrong("number_of_forwards", told)
         if not torch.equal(mine.state, right.state):
-            raise Wrong(
-                "generator_moved",
-                f"With {where}, the generator stands elsewhere after your backward than after that of the plain stage, "
-                "so what draws next draws other numbers.",
-            )
+            shown = f"With {where}, the generator stands elsewhere after your backward than after the plain stage's"
+            raise Wrong("generator_moved", f"{shown}: what draws next draws other numbers.")

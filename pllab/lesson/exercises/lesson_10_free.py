@@ -1,7 +1,7 @@
 """The cases of exercise 10.2: `run_row(row, stage, loss, inputs, targets)` runs one row and lets go in time.
 
-A layer of the stage notes when it runs and when it goes back, and leaves a token in its node of the graph: while the
-token lives, so does the graph. The package's saved-tensor hooks count the bytes.
+A layer of the stage notes when it runs and when it goes back, and knows its node of the graph: while the node lives, so
+does the graph. The package's saved-tensor hooks count the bytes.
 """
 
 import gc
@@ -42,28 +42,24 @@ _ROW_OF: dict[str, Row] = {
 }
 
 
-class _Token:
-    """Something a weak reference can point at."""
-
-
 class _Witness:
     """What happened, in order, and which graphs are alive."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
-        self.tokens: dict[int, weakref.ref[_Token]] = {}
+        self.nodes: dict[int, weakref.ref[Any]] = {}
         self.most_left = 0  # graphs alive after their backward, whenever a forward began
 
     def living(self) -> list[int]:
         """Micro-batches whose graph is alive."""
-        return [i for i, token in self.tokens.items() if token() is not None]
+        return [i for i, node in self.nodes.items() if node() is not None]
 
 
 class _Marked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, number: int, witness: _Witness) -> torch.Tensor:
-        ctx.token, ctx.number, ctx.witness = _Token(), number, witness
-        witness.tokens[number] = weakref.ref(ctx.token)
+        ctx.number, ctx.witness = number, witness
+        witness.nodes[number] = weakref.ref(ctx)
         return x.clone()
 
     @staticmethod
@@ -141,9 +137,7 @@ def _result(ran: Ran, where: str) -> tuple[float, Gradients]:
         told = f"Your function returned {ran.result!r:.80}; return the loss of the batch as a Python number."
         raise Wrong("no_number", told)
     if others := {gradient.dtype for gradient in ran.gradients if gradient is not None} - {torch.float32}:
-        raise Wrong(
-            "wrong_result", f"For {where} a gradient is of {others.pop()}; right is torch.float32, as the stage had."
-        )
+        raise Wrong("wrong_result", f"For {where} a gradient is of {others.pop()}; right is torch.float32.")
     return float(ran.result), ran.gradients
 
 

@@ -110,19 +110,14 @@ def _run_first(halves: Function, chain: _Chain) -> tuple[Seen, Callable[[], Any]
     is_pair = isinstance(answer, tuple | list) and len(answer) == 2
     if not (is_pair and torch.is_tensor(answer[0]) and callable(answer[1])):
         kinds = [type(one).__name__ for one in (answer if is_pair else [answer])]
-        raise Wrong(
-            "no_pair",
-            f"Your function returned {' and '.join(kinds)}; return the gradient of the input, a tensor, and a function "
-            "without arguments that computes those of the weights when you call it.",
-        )
+        told = f"Your function returned {' and '.join(kinds)}; return the gradient of the input, a tensor"
+        raise Wrong("no_pair", f"{told}, and a function that computes those of the weights when you call it.")
     returned = answer[0].clone()
 
     def refuse_changes() -> None:
         now, then = [*inputs, *weights, grad, answer[0]], [*before[0], *before[1], before[2], returned]
         if len(now) != len(then) or not all(map(identical, now, then)):
-            text = (
-                "Your function changes a list or a tensor that it was given or has returned; others may still use it."
-            )
+            text = "Your function changes a list or a tensor that it was given or has returned; others may use it."
             raise Wrong("overwritten", text)
 
     refuse_changes()
@@ -181,11 +176,9 @@ def input_first(halves: Asked) -> None:
     for shape in _SHAPES:
         made = _first(halves)(*shape).made
         if any(close(one, right) for one in made for dw in _Chain(*shape).dw for right in (dw, dw.T)):
-            raise Wrong(
-                "weights_too_early",
-                f"For the widths {shape[0]} and {shape[1]} rows your first half computes gradients of weights. Others "
-                "wait for the input's gradient: leave the weights to the function.",
-            )
+            told = f"For the widths {shape[0]} and {shape[1]} rows your first half computes gradients of weights"
+            why = "Others wait for the input's gradient: leave the weights to the function."
+            raise Wrong("weights_too_early", f"{told}. {why}")
 
 
 _WEIGHT_MISTAKES = (

@@ -75,11 +75,9 @@ def slow_messages(rows: Function) -> None:
             for costs in (Costs(2.0, 1.0, 1.0, p2p=2 * part), Costs(p2p=part)):
                 mine, right = simulate(schedule, costs).makespan, simulate(megatrons(p, m, v), costs).makespan
                 if mine > right + 1e-9:
-                    raise Wrong(
-                        "short_warm_up",
-                        f"{asked} and messages of {part:g} forwards your rows take {mine:g} (simulated); "
-                        f"right is {right:g}. A rank waits for a message that is on its way.",
-                    )
+                    told = f"{asked} and messages of {part:g} forwards your rows take {mine:g} (simulated)"
+                    why = f"right is {right:g}. A rank waits for a message that is on its way."
+                    raise Wrong("short_warm_up", f"{told}; {why}")
 
 
 @case("no rank holds more than (v + 1) p - 1 micro-batches of a stage")
@@ -102,8 +100,5 @@ def _judge_groups(schedule: Schedule, p: int, asked: str) -> None:
         stages = [action.stage for action in row if action.kind is Kind.F]
         first = next((place for place, stage in enumerate(stages) if stage != stages[0]), p)
         if first != p:
-            raise Wrong(
-                "wrong_group",
-                f"{asked} rank {rank} takes {first} of its micro-batches through stage {stages[0]} and goes "
-                f"on to the next stage; right is p = {p}: by then the first of them has come round.",
-            )
+            told = f"{asked} rank {rank} goes on to the next stage after {first} of its micro-batches"
+            raise Wrong("wrong_group", f"{told}; right is p = {p}: by then the first of them has come round.")

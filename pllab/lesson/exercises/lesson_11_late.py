@@ -77,10 +77,8 @@ def _judge_end(schedule: Schedule, told: str) -> None:
         Wrong: the first rank puts a W off longer than the last one ever does.
     """
     if max(_delays(schedule.rows[0])) > max(_delays(schedule.rows[-1])):
-        raise Wrong(
-            "wrong_end",
-            f"{told} Your first rank postpones its W's the longest, but all ranks wait for the I's of the last rank.",
-        )
+        shown = f"{told} Your first rank postpones its W's the longest"
+        raise Wrong("wrong_end", f"{shown}, but all ranks wait for the I's of the last rank.")
 
 
 def _delays(row: tuple[Action, ...]) -> list[int]:

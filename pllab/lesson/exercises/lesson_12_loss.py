@@ -83,11 +83,9 @@ def few_bytes(vocab_loss: Function) -> None:
             one, where = _attempt(vocab_loss, kind, size, rank), f"In a world of {size}, rank {rank}"
             for message in one.messages:
                 if message.name != "all_reduce" or message.num_bytes > _MOST:
-                    raise Wrong(
-                        "messages",
-                        f"{where} sent {message.name} of {message.num_bytes} bytes; right is an all_reduce of at most "
-                        f"{_MOST} bytes for 12 tokens. Reduce over this rank's words first, then over the ranks.",
-                    )
+                    told = f"{where} sent {message.name} of {message.num_bytes} bytes"
+                    why = "Reduce over this rank's words first, then over the ranks."
+                    raise Wrong("messages", f"{told}; right is an all_reduce of at most {_MOST} bytes. {why}")
             if not one.value.intact:
                 raise Wrong("logits_changed", f"{where} changed the logits; others may hold them, work on a copy.")
 

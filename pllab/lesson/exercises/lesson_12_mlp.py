@@ -50,10 +50,7 @@ def forward_equal(split_mlp: Function) -> None:
 
 @case("the gradient of x is whole on every rank")
 def gradient_of_x(split_mlp: Function) -> None:
-    partial = (
-        "That is this rank's term of the gradient: without the all-reduce of the backward, the layers below learn "
-        "another gradient on each rank."
-    )
+    partial = "That is this rank's term; without the all-reduce of the backward the layers below learn differently."
     _compare(split_mlp, _OF_X, NO_GRADIENT, _adds_up("partial_gradient", partial, split_mlp, _OF_X))
 
 
@@ -82,19 +79,14 @@ def share_of_work(split_mlp: Function) -> None:
         share = x.shape[:-1].numel() * (up.numel() + down.numel()) // size
         num_products = _attempts(split_mlp, size)[rank].value.num_products
         if num_products > _ROOM * share:
-            raise Wrong(
-                "all_the_work",
-                f"In a world of {size}, rank {rank} multiplied {num_products} numbers in its forward, and its share is "
-                f"{share}: it computed hidden features that it threw away. Cut the weights, not what they make.",
-            )
+            told = f"In a world of {size}, rank {rank} multiplied {num_products} numbers, and its share is {share}"
+            why = "Cut the weights, not what they make: it computed hidden features that it threw away."
+            raise Wrong("all_the_work", f"{told}. {why}")
 
 
 @case("the bias b counts once, and has its whole gradient on every rank")
 def bias_once(split_mlp: Function) -> None:
-    inside = (
-        "One rank added b before the sum, or each a part of it, so the ranks share its gradient. Every rank has a copy "
-        "of b, and copies that learn differently drift apart: add b after the sum."
-    )
+    inside = "One rank added b before the sum, or each a part of it: the copies of b drift apart. Add b after the sum."
     _compare(split_mlp, _OF_B, _adds_up("bias_inside", inside, split_mlp, _OF_B))
 
 
@@ -104,11 +96,9 @@ def two_messages(split_mlp: Function) -> None:
         one = _attempts(split_mlp, size)[rank]
         names, num_forward = [message.name for message in one.messages], one.value.num_forward
         if names != ["all_reduce"] * 2 or num_forward != 1:
-            raise Wrong(
-                "more_messages",
-                f"In a world of {size}, rank {rank} sent {', '.join(names[:num_forward]) or 'nothing'} forward and "
-                f"{', '.join(names[num_forward:]) or 'nothing'} backward; right is one all_reduce each way.",
-            )
+            ways = [", ".join(some) or "nothing" for some in (names[:num_forward], names[num_forward:])]
+            told = f"In a world of {size}, rank {rank} sent {ways[0]} forward and {ways[1]} backward"
+            raise Wrong("more_messages", f"{told}; right is one all_reduce each way.")
 
 
 def call_on_ranks(watch: Watch, rank: int, world_size: int, split_mlp: Function) -> dict[str, Attempt]:

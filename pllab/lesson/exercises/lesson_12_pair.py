@@ -53,21 +53,16 @@ def one_message_each(pair: Function) -> None:
                 f"{', '.join(forward) or 'nothing'} forward and {', '.join(backward) or 'nothing'} backward"
                 for forward, backward in ((seen.forward, seen.backward), right[name])
             )
-            raise Wrong(
-                "messages",
-                f"In a world of {size}, rank {rank} sent {mine} for {name}(x), with x {form}; right is {wanted}.",
-            )
+            where = f"In a world of {size}, for {name}(x) with x {form},"
+            raise Wrong("messages", f"{where} rank {rank} sent {mine}; right is {wanted}.")
 
 
 @case("x and the gradient that arrives stay as they were")
 def leaves_them_alone(pair: Function) -> None:
     for name, form, size, rank in _questions("fg", _FORMS, (1, 2, 3)):
         if changed := _seen(pair, name, form, size, rank).changed:
-            raise Wrong(
-                "in_place",
-                f"In a world of {size}, after {name}(x) and its backward, with x {form}, {changed[0]} has other "
-                "numbers. all_reduce works in place, and others may hold this tensor: sum a copy.",
-            )
+            told = f"In a world of {size}, {name}(x) or its backward, with x {form}, has changed {changed[0]}"
+            raise Wrong("in_place", f"{told}. all_reduce works in place, and others may hold this tensor: sum a copy.")
 
 
 @case("x may be used elsewhere: x + f(x) sums only what comes through f")

@@ -39,18 +39,12 @@ def small_state(sharded_adam: Function) -> None:
     for size in SIZES:
         held, own = [one.value[1] for one in _attempts(sharded_adam, size, _MANY)], part_size(numel, size)
         if sum(held) < 2 * numel:
-            raise Wrong(
-                "state_elsewhere",
-                f"In a world of {size}, the ranks have {sum(held)} numbers in state after a step, and the two moments "
-                f"of all {numel} numbers are {2 * numel}. Keep them in state: what lives elsewhere is shared by all "
-                "models.",
-            )
+            told = f"In a world of {size}, the ranks have {sum(held)} numbers in state, and all moments are {2 * numel}"
+            raise Wrong("state_elsewhere", f"{told}. Keep them in state: what lives elsewhere is shared by all models.")
         if size > 1 and max(held) > 3 * own + _MORE:
-            raise Wrong(
-                "whole_state",
-                f"In a world of {size}, a rank has {max(held)} numbers in state for a model of {numel}. Two moments "
-                f"for each of its own {own} numbers are {2 * own}: the other ranks keep the other moments.",
-            )
+            told = f"In a world of {size}, a rank has {max(held)} numbers in state for a model of {numel}"
+            why = f"Two moments for each of its own {own} numbers are {2 * own}: the other ranks keep the others."
+            raise Wrong("whole_state", f"{told}. {why}")
 
 
 @case("a step sends the new numbers once: no more than an all-gather of the parts")

@@ -77,11 +77,9 @@ def only_0(gather_state: Function) -> None:
                 if one.value is not None:
                     raise Wrong("not_only_0", f"{where} returned a state too; only rank 0 writes the file.")
                 if more := sorted({message.name for message in one.messages} - set(_GETS_NOTHING)):
-                    raise Wrong(
-                        "everybody_gets_it",
-                        f"{where} took part in {more[0]}, which hands it what it does not need: a rank that keeps a "
-                        "part because the whole does not fit must not get the whole now.",
-                    )
+                    told = f"{where} took part in {more[0]}, which hands it what it does not need"
+                    why = "a rank that keeps a part because the whole does not fit must not get the whole now."
+                    raise Wrong("everybody_gets_it", f"{told}: {why}")
                 if sum(message.num_bytes for message in one.messages) > most + SLACK_BYTES:
                     raise Wrong("sends_too_much", f"{where} sent more than the {most} bytes of its part.")
 

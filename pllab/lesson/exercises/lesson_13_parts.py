@@ -40,11 +40,9 @@ def judge_weight(attempts: Sequence[Attempt], part: int, what: str, times: int =
         sent = sum(map(_sent, one.messages))
         if sent > most + SLACK_BYTES:
             names = ", ".join(dict.fromkeys(message.name for message in one.messages))
-            raise Wrong(
-                "sends_too_much",
-                f"In a world of {len(attempts)}, rank {rank} sent {sent:.0f} bytes ({names}), and {most} are enough "
-                f"for {what}. Mind that an all_reduce is a reduce-scatter and an all-gather, one after the other.",
-            )
+            told = f"In a world of {len(attempts)}, rank {rank} sent {sent:.0f} bytes ({names})"
+            told += f", and {most} are enough for {what}"
+            raise Wrong("sends_too_much", f"{told}. Mind that an all_reduce is a reduce-scatter and an all-gather.")
 
 
 def _sent(message: comm.Message) -> float:

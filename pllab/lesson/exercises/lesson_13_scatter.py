@@ -59,14 +59,10 @@ def nothing_else(shard_of_gradients: Function) -> None:
             _, num_left, behind = _attempts(shard_of_gradients, size, name)[rank].value
             where, most = f"In a world of {size}, with {name}, rank {rank}", _size_of_part(name, size) * BYTES
             if num_left:
-                raise Wrong(
-                    "gradients_left", f"{where} still has {num_left} whole gradients: set grad to None to free them."
-                )
+                raise Wrong("gradients_left", f"{where} still has {num_left} whole gradients: set grad to None.")
             if behind > most:
-                raise Wrong(
-                    "whole_kept",
-                    f"{where} returned a view: {most} bytes keep {behind} alive. Put the part into new memory.",
-                )
+                told = f"{where} returned a view: {most} bytes keep {behind} alive"
+                raise Wrong("whole_kept", f"{told}. Put the part into new memory.")
 
 
 @case("a rank sends no more than a reduce-scatter of the flat gradient")

@@ -117,16 +117,11 @@ def few_whole(train_units: Function) -> None:
     for size, rank in RANKS:
         log, where = _seen(train_units, size)[rank].value[2], f"In a world of {size}, on rank {rank},"
         if log.most_ahead > 1:
-            raise Wrong(
-                "gathered_ahead",
-                f"{where} {log.most_ahead} more units were gathered than called: gather at most one ahead of its turn.",
-            )
+            told = f"{where} {log.most_ahead} more units were gathered than called"
+            raise Wrong("gathered_ahead", f"{told}: gather at most one ahead of its turn.")
         if log.most_whole > _MOST_WHOLE:
-            raise Wrong(
-                "kept_whole",
-                f"{where} {log.most_whole} units were whole at the same time. What holds the others? A list of yours, "
-                "or the graph of a forward that autograd recorded: it keeps the weights for its backward.",
-            )
+            told = f"{where} {log.most_whole} units were whole at the same time. What holds the others? A list of yours"
+            raise Wrong("kept_whole", f"{told}, or the graph of a forward that autograd recorded.")
 
 
 @case("gradients are not held whole: a unit's are reduced before the backward is two units further")
@@ -135,17 +130,13 @@ def reduced_early(train_units: Function) -> None:
         _, _, log, behind, _ = _seen(train_units, size)[rank].value
         where = f"In a world of {size}, on rank {rank},"
         if log.is_late and log.gathers <= 2 * _NUM_UNITS:  # who gathers more often is told so, by its bytes
-            raise Wrong(
-                "late_reduction",
-                f"{where} the gradients of three or more units were whole at once: reduce each as soon as you have it.",
-            )
+            told = f"{where} the gradients of three or more units were whole at once"
+            raise Wrong("late_reduction", f"{told}: reduce each as soon as you have it.")
         for number, held in enumerate(behind):
             most = BYTES * part_size(Unit(number).numel, size)
             if held > most:
-                raise Wrong(
-                    "whole_gradient_kept",
-                    f"{where} part {number} is a view: {most} bytes keep {held} alive. Put it into new memory.",
-                )
+                shown = f"{where} part {number} is a view: {most} bytes keep {held} alive"
+                raise Wrong("whole_gradient_kept", f"{shown}. Put it into new memory.")
 
 
 @case("a rank sends no more than two gathers and one scattered sum of every unit")

@@ -56,19 +56,13 @@ def few_bytes(finish: Function) -> None:
         for rank, one in enumerate(_attempts(finish, words)):
             between = sum(message.num_bytes for message in one.messages if message.group == one.value.ends)
             if between > most:
-                raise Wrong(
-                    "too_much_sent",
-                    f"Rank {rank} sends {between} bytes to the other end of the pipeline, and the gradient of the tied "
-                    f"weight has {most}. Nothing else is shared.",
-                )
+                told = f"Rank {rank} sends {between} bytes to the other end, and the tied gradient has {most}"
+                raise Wrong("too_much_sent", f"{told}. Nothing else is shared.")
             over_dp = [(message.name, message.num_bytes) for message in one.messages if message.group == one.value.dp]
             if over_dp != [("reduce_scatter", _BYTES * _SIZE)]:
                 told = ", ".join(f"{name} of {num_bytes} bytes" for name, num_bytes in over_dp) or "nothing"
-                raise Wrong(
-                    "too_much_sent",
-                    f"Over dp rank {rank} sends {told}; one reduce_scatter of the buffer's {_BYTES * _SIZE} bytes is "
-                    "enough, and an all-reduce sends twice as much.",
-                )
+                why = f"one reduce_scatter of {_BYTES * _SIZE} bytes is enough; an all-reduce sends twice as much."
+                raise Wrong("too_much_sent", f"Over dp rank {rank} sends {told}; {why}")
 
 
 @until_one_fails

@@ -66,12 +66,12 @@ def of_ward(ward: str, num_seeds: int = 8) -> Iterator[tuple[list[Record], Truth
         yield draw.sample(records, len(records)), truth
 
 
-def healthy(num_ranks: int, num_calls: int, finished: int | None = None) -> list[Record]:
-    """Ranks that all made the same calls; the last one is not finished unless `finished` says more."""
+def healthy(num_ranks: int, num_calls: int) -> list[Record]:
+    """Ranks that all made the same calls; the last one is not finished."""
     kinds = [("all_reduce", (768,)), ("all_gather", (1,)), ("all_reduce", (2,)), ("barrier", ())]
-    done = num_calls - 1 if finished is None else finished
+    last = num_calls - 1
     calls = tuple(
-        Call(n, *kinds[n % 4], "float32" if kinds[n % 4][1] else "", finished=n < done, started_s=n * 0.01, order=n)
+        Call(n, *kinds[n % 4], "float32" if kinds[n % 4][1] else "", finished=n < last, started_s=n * 0.01, order=n)
         for n in range(num_calls)
     )
     return [Record(rank, num_ranks, calls) for rank in range(num_ranks)]

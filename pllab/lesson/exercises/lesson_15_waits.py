@@ -42,7 +42,8 @@ def _of_wards(*wards: str, num_seeds: int = 8) -> list[list[Record]]:
 def nobody(who_waits: Function) -> None:
     """All is finished, or nothing was called."""
     idle = [replace(one, calls=()) for one in healthy(2, 1)]
-    _judge(who_waits, [healthy(3, 8, finished=8), idle, *_of_wards(STRAGGLER, NAN, num_seeds=4)])
+    done = [changed(one, 7, finished=True) for one in healthy(3, 8)]
+    _judge(who_waits, [done, idle, *_of_wards(STRAGGLER, NAN, num_seeds=4)])
 
 
 @case("a collective waits for ranks that have not reached it")

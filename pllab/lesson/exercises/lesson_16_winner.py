@@ -34,9 +34,8 @@ _judge = partial(compare, truth=_right_winner, asked="seconds {} and losses {}",
 @case("the entrant that is faster than each other one in every round wins, even the baseline")
 def clear_winner(winner: Function) -> None:
     orders = [["lane", "data", "pipe"], ["lane", "pipe", "data"], ["data", "lane", "pipe"], ["lane"]]
-    _judge(
-        winner, [({name: _CLEAR[name] for name in order}, {name: _FAIR[name] for name in order}) for order in orders]
-    )
+    questions = [({name: _CLEAR[name] for name in order}, {name: _FAIR[name] for name in order}) for order in orders]
+    _judge(winner, questions)
 
 
 @case("None if nobody wins every round")

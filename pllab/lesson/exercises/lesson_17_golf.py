@@ -12,10 +12,8 @@ from pllab.simulate import Costs, gaps, simulate
 
 NUM_RANKS, NUM_MICROBATCHES = 3, 4
 COSTS = Costs(forward=3.0, backward_input=3.0, backward_weight=2.0)
-_PAR = {
-    NUM_RANKS: 40.0,
-    2 * NUM_RANKS: 38.0,
-}  # the shortest makespan under each limit; the lesson proves both by bounds
+# The shortest makespan under each limit; the lesson proves both by bounds.
+_PAR = {NUM_RANKS: 40.0, 2 * NUM_RANKS: 38.0}
 
 
 def _answers(golf: Function) -> Iterator[tuple[int, Schedule, str]]:

@@ -66,9 +66,7 @@ def judge_actions(rows: Sequence[Sequence[Action]], right: Sequence[Sequence[Act
         mine, wanted = Counter(row), Counter(right_row)
         off = [*sorted(wanted - mine)[:1], *sorted(mine - wanted)[:1]]
         if off:
-            told = " and ".join(
-                f"{action} {_times(mine[action])} instead of {_times(wanted[action])}" for action in off
-            )
+            told = " and ".join(f"{one} {_times(mine[one])} instead of {_times(wanted[one])}" for one in off)
             raise Wrong("wrong_actions", f"{asked} row {number} has {told}.")
 
 

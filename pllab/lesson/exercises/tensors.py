@@ -99,10 +99,7 @@ def refuse_differences(where: str, held: Sequence[Sequence[str]]) -> None:
     """
     for rank, (memory, tensor, returned) in enumerate(held):
         if memory and not (tensor and returned):
-            raise Wrong(
-                "not_in_place",
-                f"{where}, rank {rank} has the right numbers in another tensor, but in the memory of its own {memory}. "
-                "Write them into the tensor itself.",
-            )
+            told = f"{where}, rank {rank} has the right numbers in another tensor, but in its own memory {memory}"
+            raise Wrong("not_in_place", f"{told}. Write them into the tensor itself.")
         if memory or tensor:
             raise Wrong("wrong", f"{where}, on rank {rank} {tensor or memory}.")
