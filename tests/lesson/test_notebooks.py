@@ -177,10 +177,10 @@ from pllab.show import draw_cut, draw_cuts
 
 @interact(first=(1, 2))
 def choose(first):
-    return draw_cut([1, 2, 3], [first, 3 - first])
+    return draw_cut([1, 2, 3], [first, 3 - first], ["a", "b", "c"], "")
 
 
-draw_cuts([1, 2, 3])"""
+draw_cuts([1, 2, 3], ["a", "b", "c"])"""
     title = nbformat.v4.new_markdown_cell("# 01 One", id="01-title")
     path = tmp_path / "01_one.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[title, nbformat.v4.new_code_cell(choice, id="01-cut")]), path)
