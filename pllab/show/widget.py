@@ -4,7 +4,6 @@ anywidget sends one ES module and one style sheet to the browser and has no buil
 put in front of the widget's own text here.
 """
 
-import inspect
 import math
 import re
 import threading
@@ -27,6 +26,7 @@ from pllab.timeline import Timeline
 
 _COMMENT_LINES = re.compile(r"^ *(//[^\n]*|/\*.*?\*/)\n", re.MULTILINE | re.DOTALL)
 Run = Callable[..., Timeline]
+"""Called as `run(schedule, costs=costs)`; it measures a timeline in the unit of the costs."""
 
 
 def sources_of(file: str, *scripts: str) -> tuple[str, str]:
@@ -76,22 +76,8 @@ def limit_of(memory_limit: float | None) -> float | None:
     return None if memory_limit == math.inf else memory_limit
 
 
-def takes_costs(run: Run | None) -> bool:
-    """Whether a run has a parameter named `costs`: then it gets them, and its timeline is in their unit.
-
-    Example: True for `pllab.pipeline.run_emulated` and `partial(run_emulated, unit_s=0.01)`, False for
-    `lambda schedule: executor_of(schedule).step(x, y).timeline`, which measures seconds.
-    """
-    if run is None:
-        return False
-    try:
-        return "costs" in inspect.signature(run).parameters
-    except (TypeError, ValueError):  # a built-in without a signature
-        return False
-
-
 def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Timeline:
-    """Run a schedule in a thread, with its costs if the run takes them; what the run raises is raised here.
+    """Run a schedule with its costs, in a thread; what the run raises is raised here.
 
     A thread cannot be ended from outside. One that is late is left to the deadline of its own work, and what it
     answers then is dropped; being a daemon it does not keep the process alive.
@@ -104,7 +90,7 @@ def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Tim
 
     def work() -> None:
         try:
-            answer.set_result(run(schedule, costs=costs) if takes_costs(run) else run(schedule))
+            answer.set_result(run(schedule, costs=costs))
         except BaseException as error:  # raised again for the caller
             answer.set_exception(error)
 

@@ -19,7 +19,6 @@ from pllab.show.theme import (
     ticks_of,
     write_number,
     write_percent,
-    write_seconds,
 )
 from pllab.timeline import ActionLike, Timeline
 
@@ -54,11 +53,10 @@ def view_of(
 ) -> dict[str, Any]:
     """The rows with blocks, measured blocks and memory; edges and marks; sentences; numbers; axis.
 
-    Times are in the unit of the costs; the times of a measured run of this order are converted to it. `before` is the
-    makespan of the order before.
+    Times are in the unit of the costs, also those of a measured run. `before` is the makespan of the order before.
     """
     whole, timeline, makespan = judgement.whole, judgement.timeline, judgement.makespan
-    measured, compared = _measured(judgement, rules, run)
+    measured, compared = _measured(timeline, run)
     labels = _labels_of(whole)
     rows = [_row_of(judgement, rules, labels, rank, measured) for rank in range(whole.num_ranks)]
     marks = _marks(judgement, rules, before)
@@ -137,26 +135,15 @@ def _labels_of(whole: Schedule) -> Labels:
     return Labels(whole.num_stages > whole.num_ranks, len(str(whole.num_microbatches - 1)), first, wired=False)
 
 
-def _measured(judgement: Judgement, rules: BoardRules, run: Timeline | None) -> tuple[Timeline | None, str]:
-    """The measured run in the unit of the costs, and its sentence.
-
-    A run in seconds is scaled so that it is busy as long as the prediction.
-    """
-    predicted = judgement.timeline
+def _measured(predicted: Timeline | None, run: Timeline | None) -> tuple[Timeline | None, str]:
+    """A measured run from zero on, and its sentence."""
     if run is None or predicted is None or not run.spans:
         return None, ""
-    unit_s = 1.0 if rules.in_units else run.busy / predicted.busy if run.busy and predicted.busy else 1.0
-    spans = [one._replace(start=one.start / unit_s, end=one.end / unit_s) for one in run.from_zero().spans]
-    measured = Timeline.of(spans, run.engine, run.num_ranks)
-    off = measured.makespan / predicted.makespan - 1 if predicted.makespan else 0.0
+    off = run.makespan / predicted.makespan - 1 if predicted.makespan else 0.0
     how = f"{abs(off) * 100:.1f} % {'longer' if off >= 0 else 'shorter'}"
-    compared = f"{write_number(measured.makespan)} against {write_number(predicted.makespan)}, {how}"
-    busy = f"bubble fraction {write_percent(run.bubble_fraction)}"
-    words = f"Measured, engine {ENGINE_LABELS[run.engine]}"
-    if rules.in_units:
-        return measured, f"{words}, in the unit of the costs: {busy}, makespan {compared}."
-    scale = f"one unit of cost = {write_seconds(unit_s)}, so that both are busy as long"
-    return measured, f"{words}: makespan {write_seconds(run.makespan)}, {busy}. Drawn with {scale}: {compared}."
+    compared = f"makespan {write_number(run.makespan)} against {write_number(predicted.makespan)}, {how}"
+    words = f"Measured, engine {ENGINE_LABELS[run.engine]}, in the unit of the costs"
+    return run.from_zero(), f"{words}: bubble fraction {write_percent(run.bubble_fraction)}, {compared}."
 
 
 def _title_of(whole: Schedule, limit: float | None) -> str:

@@ -7,7 +7,7 @@ learner may pass through an illegal order on the way to a better one. `pllab.sch
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from pllab.schedule import Action, Kind, Schedule, problems, split_backwards
+from pllab.schedule import Action, Kind, Schedule, split_backwards
 
 
 def place_of(schedule: Schedule, action: Action) -> tuple[int, int]:
@@ -124,16 +124,6 @@ def _merged(schedule: Schedule) -> Schedule:
         if action.kind is Kind.I and action._replace(kind=Kind.W) in present:
             schedule = merge(schedule, action)
     return schedule
-
-
-def first_gap(schedule: Schedule) -> str:
-    """Why no order of these rows can be legal (an action is missing or there twice); empty if one can be.
-
-    The actions are put in an order in which everything can run. No move can repair a problem that is still there.
-    """
-    rows = tuple(tuple(sorted(row, key=_in_turn)) for row in schedule.rows)
-    remaining = problems(replace(schedule, rows=rows))
-    return remaining[0].sentence if remaining else ""
 
 
 def _in_turn(action: Action) -> tuple[int, int, int, bool]:

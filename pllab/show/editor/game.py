@@ -5,64 +5,25 @@ The browser and a learner's own calls go through the same table, so both can do 
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from pllab.arguments import require, whole_number
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.editor.board import label_in, outcome_of, view_of
-from pllab.show.editor.edits import Position, first_gap, halves_of, merge, move, place_of, split
+from pllab.show.editor.edits import Position, halves_of, merge, move, place_of, split
 from pllab.show.editor.judgement import BoardRules, judge
-from pllab.show.theme import ENGINE_LABELS, write_number, write_seconds
+from pllab.show.theme import ENGINE_LABELS, write_number
 from pllab.timeline import Timeline
 
-MOST_ACTIONS = 600
 _CLEARED = "the board is empty: place one of the next moves of a rank"
-
-
-class BoardMove(NamedTuple):
-    """What a move is about: the text of an action, and a place or a number of places."""
-
-    action: str = ""
-    to: int | None = None
-    by: int | None = None
-
-    def of(self) -> Action:
-        """The action.
-
-        Raises:
-            ValueError: the text is not an action.
-        """
-        return Action.parse(str(self.action))
-
-    def target(self, place: int) -> int:
-        """The place that an action at `place` goes to.
-
-        Raises:
-            ValueError: it is not said, said twice, or no whole number.
-        """
-        if self.to is not None and self.by is None:
-            return whole_number("to", self.to, least=0)
-        if self.by is not None and self.to is None:
-            return place + whole_number("by", self.by, least=-MOST_ACTIONS, most=MOST_ACTIONS)
-        raise ValueError(f"a move has to={self.to} and by={self.by}; give one: a place from 0, or a number of places")
 
 
 class Game:
     """A schedule under rules, with its history and the last run.
 
-    Example: `game.do("move", BoardMove("0B0", to=1))`; then `game.said` says what happened, in a sentence.
-
-    Raises:
-        ValueError: no moves can make the schedule legal, or it is too long to edit.
+    Example: `game.do("move", "0B0", to=1)`; then `game.said` says what happened, in a sentence.
     """
 
     def __init__(self, schedule: Schedule, rules: BoardRules) -> None:
-        long = (
-            f"the schedule has {schedule.num_actions} actions; the editor takes {MOST_ACTIONS}, the studio shows more"
-        )
-        require(schedule.num_actions <= MOST_ACTIONS, long)
-        gap = first_gap(schedule)
-        require(not gap, f"this schedule cannot be edited: {gap}")
         self.rules = rules
         self.said = ""
         self.focus = str(schedule.rows[0][0])
@@ -107,7 +68,7 @@ class Game:
             "run": self.judgement.is_legal and self._present.is_complete,
         }
 
-    def do(self, verb: str, asked: BoardMove) -> None:
+    def do(self, verb: str, action: str, to: int | None) -> None:
         """Make a move of the table.
 
         Raises:
@@ -115,26 +76,29 @@ class Game:
         """
         if not isinstance(verb, str) or verb not in self._MOVES:
             raise ValueError(f"{verb!r} is nothing the editor does; it does {', '.join(self._MOVES)}")
-        self._MOVES[verb](self, asked)
+        self._MOVES[verb](self, action, to)
 
     def note_run(self, timeline: Timeline) -> None:
         """Remember what a run of the present order measured."""
         self._ran = (self._present.board, timeline)
-        took = (write_number if self.rules.in_units else write_seconds)(timeline.makespan)
-        self.said = f"This order ran: makespan {took}, engine {ENGINE_LABELS[timeline.engine]}."
+        self.said = (
+            f"This order ran: makespan {write_number(timeline.makespan)}, engine {ENGINE_LABELS[timeline.engine]}."
+        )
 
-    def _move(self, asked: BoardMove) -> None:
-        action, board = asked.of(), self._present.board
-        rank, place = place_of(board, action)
-        after = move(board, action, asked.target(place))
+    def _move(self, name: str, to: int | None) -> None:
+        action, board = Action.parse(str(name)), self._present.board
+        rank, _ = place_of(board, action)
+        if to is None:
+            raise ValueError(f"{action} is moved nowhere; give its new place in the row, to=0 for the first")
+        after = move(board, action, to)
         row = after.rows[rank]
         behind = row[row.index(action) + 1 : row.index(action) + 2]
         where = f"moved before {self._label(behind[0])} on" if behind else "moved to the end of"
         words = f"{self._label(action)} {'stays where it is on' if after == board else where} rank {rank}"
         self._go(replace(self._present, board=after), words, action)
 
-    def _place(self, asked: BoardMove) -> None:
-        action, ready = asked.of(), [one for row in self.judgement.ready for one in row]
+    def _place(self, name: str, _: int | None) -> None:
+        action, ready = Action.parse(str(name)), [one for row in self.judgement.ready for one in row]
         if action not in ready:
             known = f"the next moves are {', '.join(map(str, ready))}" if ready else "everything stands on the board"
             raise ValueError(f"{action} cannot be placed now; {known}")
@@ -142,30 +106,30 @@ class Game:
         rank, _ = place_of(position.board, action)
         self._go(position, f"{self._label(action)} placed on rank {rank}", action)
 
-    def _split(self, asked: BoardMove) -> None:
-        action, present = asked.of(), self._present
+    def _split(self, name: str, _: int | None) -> None:
+        action, present = Action.parse(str(name)), self._present
         first, rest = halves_of(action)
         words = f"{self._label(action)} split into {self._label(first)} and {self._label(rest)}"
         self._go(replace(present, board=split(present.board, action)), words, first)
 
-    def _merge(self, asked: BoardMove) -> None:
-        action, present = asked.of(), self._present
+    def _merge(self, name: str, _: int | None) -> None:
+        action, present = Action.parse(str(name)), self._present
         first, rest = halves_of(action)
         whole = action._replace(kind=Kind.B)
         words = f"{self._label(first)} and {self._label(rest)} merged into {self._label(whole)}"
         self._go(replace(present, board=merge(present.board, action)), words, whole)
 
-    _MOVES: ClassVar[dict[str, Callable[["Game", BoardMove], None]]] = {
+    _MOVES: ClassVar[dict[str, Callable[["Game", str, int | None], None]]] = {
         "move": _move,
         "place": _place,
         "split": _split,
         "merge": _merge,
-        "split_all": lambda game, _: game._go(game._present.split_all(), "every B is split into I and W"),
-        "merge_all": lambda game, _: game._go(game._present.merge_all(), "every I is merged with its W"),
-        "clear": lambda game, _: game._go(game._present.emptied(), _CLEARED),
-        "undo": lambda game, _: game._step(-1, "undone", "nothing to undo"),
-        "redo": lambda game, _: game._step(1, "redone", "nothing to redo"),
-        "reset": lambda game, _: game._go(game._start, "back to the first order"),
+        "split_all": lambda game, *_: game._go(game._present.split_all(), "every B is split into I and W"),
+        "merge_all": lambda game, *_: game._go(game._present.merge_all(), "every I is merged with its W"),
+        "clear": lambda game, *_: game._go(game._present.emptied(), _CLEARED),
+        "undo": lambda game, *_: game._step(-1, "undone", "nothing to undo"),
+        "redo": lambda game, *_: game._step(1, "redone", "nothing to redo"),
+        "reset": lambda game, *_: game._go(game._start, "back to the first order"),
     }
 
     def _go(self, position: Position, words: str, focus: Action | None = None) -> None:

@@ -16,12 +16,11 @@ from pllab.timeline import Span, Timeline
 
 @dataclass(frozen=True)
 class BoardRules:
-    """The rules of a game, which stay the same while the order changes; a run may be `in_units` of the costs."""
+    """The rules of a game, which stay the same while the order changes."""
 
     costs: Costs = field(default_factory=Costs)
     memory_limit: float | None = None
     par: float | None = None
-    in_units: bool = False
 
 
 @dataclass(frozen=True)

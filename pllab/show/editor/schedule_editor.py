@@ -4,19 +4,18 @@ The browser draws, and sends what the learner does as messages, which are carrie
 and every word are tested without a browser, and the same moves work from a cell.
 """
 
-import math
 from typing import Any
 
 import traitlets
 
-from pllab.arguments import deadline, is_number, require
+from pllab.arguments import deadline, require
 from pllab.schedule import Schedule
 from pllab.show.editor.board import sentence_of, summary_of
 from pllab.show.editor.board_picture import draw_board
-from pllab.show.editor.game import BoardMove, Game
+from pllab.show.editor.game import Game
 from pllab.show.editor.judgement import BoardRules
 from pllab.show.figures import Figure
-from pllab.show.widget import Run, Widget, limit_of, measure, sources_of, takes_costs
+from pllab.show.widget import Run, Widget, limit_of, measure, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
@@ -36,15 +35,13 @@ class ScheduleEditor(Widget):
         memory_limit: the most micro-batches that a rank may hold, counted on all its layers: with v stages per rank, a
             micro-batch on one stage counts 1/v, as in the studio.
         par: the makespan to reach.
-        run: runs a legal schedule on emulated or real ranks and returns the measured timeline. If it has a parameter
-            `costs`, it gets them and measures in their unit, as `run_emulated` does. Otherwise it measures seconds,
-            which are drawn on a scale that makes the run busy as long as the prediction.
+        run: runs a legal schedule, `run(schedule, costs=costs)`, and returns the timeline that it measured in the unit
+            of the costs, as `run_emulated` does.
         timeout_s: how long a run may take.
         projector: whether the editor fills the window, for a lecture.
 
     Raises:
-        ValueError: no moves can make the schedule legal (an action is missing, or twice), it is too long to edit, or
-            `par` or `timeout_s` is no number.
+        ValueError: `memory_limit` or `timeout_s` is no number.
     """
 
     _esm, _css = sources_of(__file__, "view.js", "boxes.js", "editor/dragging.js")
@@ -64,10 +61,8 @@ class ScheduleEditor(Widget):
         timeout_s: float = 60.0,
         projector: bool = False,
     ) -> None:
-        is_fine = par is None or (is_number(par) and math.isfinite(par))
-        require(is_fine, f"par is {par!r}; give the makespan to reach, a number, or None")
         self._run, self._timeout_s = run, deadline(timeout_s)
-        self._game = Game(schedule, BoardRules(costs or Costs(), limit_of(memory_limit), par, takes_costs(run)))
+        self._game = Game(schedule, BoardRules(costs or Costs(), limit_of(memory_limit), par))
         self._trouble = ""
         self._turn = 0
         super().__init__(projector=projector)
@@ -83,17 +78,17 @@ class ScheduleEditor(Widget):
         """The present rows, with edges, memory and measured spans, as a figure with a text alternative."""
         return draw_board(self.view, summary_of(self.view))
 
-    def do(self, verb: str, action: str = "", *, to: int | None = None, by: int | None = None) -> None:
+    def do(self, verb: str, action: str = "", *, to: int | None = None) -> None:
         """Make a move from a cell: `editor.do("move", "0B0", to=2)`, `editor.do("split", "0B0")`, `editor.do("undo")`.
 
-        move (to a place, or by a number of places), place (the next move of a rank), split and merge are about an
-        action; split_all, merge_all, clear, undo, redo and reset are not.
+        move (to a place, from 0), place (the next move of a rank), split and merge are about an action; split_all,
+        merge_all, clear, undo, redo and reset are not.
 
         Raises:
             ValueError: there is no such verb, or it cannot be done; the schedule is as it was.
         """
         self._trouble = ""
-        self._game.do(verb, BoardMove(action, to, by))
+        self._game.do(verb, action, to)
         self._show()
 
     def run_it(self) -> Timeline:
@@ -123,7 +118,7 @@ class ScheduleEditor(Widget):
             if asked.get("verb") == "run":
                 self.run_it()
             else:
-                self._game.do(asked.get("verb", ""), BoardMove(asked.get("id", ""), asked.get("to"), asked.get("by")))
+                self._game.do(asked["verb"], asked.get("id", ""), asked.get("to"))
         except Exception as error:  # the caller's run may fail in any way, and the widget says how
             self._trouble = self._sentence(error)
         self._show()

@@ -79,7 +79,7 @@ def test_without_a_run_the_last_stop_is_dimmed_and_says_what_is_missing(chromium
 
 def test_beside_the_tour_next_leads_to_its_first_stop_and_a_run_under_way_is_not_asked_for(chromium_page):
     asked = []
-    studio = show.BubbleStudio("ZB-V", 4, 8, run=lambda schedule: asked.append(schedule) or run_slowly(schedule))
+    studio = show.BubbleStudio("ZB-V", 4, 8, run=lambda schedule, costs: asked.append(schedule) or run_slowly(schedule, costs))
     root = mount(chromium_page, studio)
     expect(root.get_by_role("button", name="Back", exact=True)).to_be_disabled()
     root.get_by_role("button", name="Run it").focus()
