@@ -22,7 +22,6 @@ from pllab.show.studio.settings import (
     STORIES,
     TOUR,
     Setting,
-    check_size,
     family_of,
     family_of_schedule,
     handed_out,
@@ -59,15 +58,15 @@ class BubbleStudio(Widget):
     the screen, space plays. In a timeline, arrows follow a micro-batch, a click keeps it, plus and minus zoom, 0 shows
     all, Escape lets go and leaves the projector.
 
-    Example: `BubbleStudio("1F1B", 4, 8, compare="GPipe")` at the end of a cell. `run=` is a function from a schedule to
-    a measured timeline; the button "Run it" draws the measured run below the prediction. If the function has a
-    parameter `costs`, as `pllab.pipeline.run_emulated` has, it gets the costs on screen.
+    Example: `BubbleStudio("1F1B", 4, 8, compare="GPipe")` at the end of a cell. With `run=run_emulated` of
+    `pllab.pipeline`, or another function that is called as `run(schedule, costs=costs)` and returns a measured
+    timeline, the button "Run it" draws the measured run below the prediction.
     `BubbleStudio(schedule)` adds a schedule of your own to the families, with its own sizes.
 
     Args:
         family: name of the family, one of `pllab.show.studio.settings.FAMILIES`; or a schedule.
-        num_ranks: ranks, 1 to 64; 4, or those of the schedule.
-        num_microbatches: micro-batches, 1 to 512; 8, or those of the schedule.
+        num_ranks: ranks; 4, or those of the schedule.
+        num_microbatches: micro-batches; 8, or those of the schedule.
         costs: seconds for a rank's layers; if any has values per stage, all are for a stage.
         memory_limit: the most micro-batches that fit, counted on all layers of a rank, or None.
         measured: the timeline of a run of this schedule, to draw below the prediction.
@@ -78,8 +77,8 @@ class BubbleStudio(Widget):
         timeout_s: how long a run may take.
 
     Raises:
-        ValueError: there is no such family, a size or the deadline is out of range, the costs are for another number of
-            stages, the schedule is illegal, or the measured timeline is not of the schedule.
+        ValueError: there is no such family, or it has no schedule of these sizes, the costs are for another number of
+            stages, the schedule is illegal, the measured timeline is not of it, or a limit is no number.
     """
 
     _esm, _css = sources_of(__file__, "view.js", *(f"studio/{name}.js" for name in _SCRIPTS))
@@ -93,7 +92,7 @@ class BubbleStudio(Widget):
     backward_weight = traitlets.Float(1.0, min=0.0).tag(**_INPUT)
     p2p = traitlets.Float(0.0, min=0.0, help="seconds a message travels").tag(**_INPUT)
     stage_costs = traitlets.Dict(help="stage number -> forward, input, weight; None as all others").tag(**_INPUT)
-    memory_limit = traitlets.Float(None, allow_none=True).tag(**_SENT)
+    memory_limit = traitlets.Float(None, allow_none=True, min=0.0).tag(**_SENT)
     with_run = traitlets.Bool(True, help="whether a measured run of the schedule is drawn").tag(**_INPUT)
     steady = traitlets.Bool(False, help="whether steps follow each other without a barrier").tag(sync=True)
     shades = traitlets.Bool(False, help="whether each micro-batch has a shade").tag(sync=True)
@@ -292,17 +291,3 @@ class BubbleStudio(Widget):
     def _run_of_screen(self, timeline: Timeline, note: str = "") -> Shown:
         """A run of the schedule on screen, and a word on its clock."""
         return replace(self._screen.main, measured=timeline, note=note)
-
-    @traitlets.validate("family", "compare", "num_ranks", "num_microbatches", "memory_limit")
-    def _exists(self, proposal: Any) -> Any:
-        name, value = proposal["trait"].name, proposal["value"]
-        try:
-            if name == "memory_limit":
-                return limit_of(value)
-            if name.startswith("num_"):
-                check_size(name, value)
-            elif value or name == "family":
-                family_of(value, self._families)
-        except ValueError as error:
-            raise traitlets.TraitError(str(error)) from None
-        return value
