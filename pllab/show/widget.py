@@ -4,7 +4,6 @@ anywidget sends one ES module and one style sheet to the browser and has no buil
 put in front of the widget's own text here.
 """
 
-import math
 import re
 import threading
 from collections.abc import Callable
@@ -18,7 +17,6 @@ import anywidget
 import traitlets
 
 from pllab.schedule import Schedule
-from pllab.schedule.legality import check_memory_limit
 from pllab.show.figures import Figure
 from pllab.show.theme import as_json
 from pllab.simulate import Costs
@@ -64,16 +62,6 @@ class Widget(anywidget.AnyWidget):
         with suppress(ModuleNotFoundError):  # without matplotlib the widget itself works all the same
             data = {**(data or {}), **self.static()._repr_mimebundle_()}
         return data, metadata
-
-
-def limit_of(memory_limit: float | None) -> float | None:
-    """A memory limit as the widgets take it: without end is None, as JSON has no infinity.
-
-    Raises:
-        ValueError: it is no limit of memory.
-    """
-    check_memory_limit(memory_limit)
-    return None if memory_limit == math.inf else memory_limit
 
 
 def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Timeline:

@@ -4,18 +4,20 @@ The browser draws, and sends what the learner does as messages, which are carrie
 and every word are tested without a browser, and the same moves work from a cell.
 """
 
+import math
 from typing import Any
 
 import traitlets
 
 from pllab.arguments import deadline, require
 from pllab.schedule import Schedule
+from pllab.schedule.legality import check_memory_limit
 from pllab.show.editor.board import sentence_of, summary_of
 from pllab.show.editor.board_picture import draw_board
 from pllab.show.editor.game import Game
 from pllab.show.editor.judgement import BoardRules
 from pllab.show.figures import Figure
-from pllab.show.widget import Run, Widget, limit_of, measure, sources_of
+from pllab.show.widget import Run, Widget, measure, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
@@ -61,8 +63,10 @@ class ScheduleEditor(Widget):
         timeout_s: float = 60.0,
         projector: bool = False,
     ) -> None:
+        check_memory_limit(memory_limit)
+        limit = None if memory_limit == math.inf else memory_limit  # as JSON has no infinity
         self._run, self._timeout_s = run, deadline(timeout_s)
-        self._game = Game(schedule, BoardRules(costs or Costs(), limit_of(memory_limit), par))
+        self._game = Game(schedule, BoardRules(costs or Costs(), limit, par))
         self._trouble = ""
         self._turn = 0
         super().__init__(projector=projector)

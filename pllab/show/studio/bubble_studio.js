@@ -35,10 +35,10 @@ class Studio extends View {
       watchTheme(this.safely(() => { this.picture.paints = null; this.show(); })),
     );
     this.follow(["view"], () => this.answers.hear());
-    this.follow(["steady", "shades", "memory_limit", "running"], this.show);
+    this.follow(["steady", "shades", "running"], this.show);
     this.follow(this.options.inputs, () => this.controls.show());
     this.follow(["selected"], () => this.picture.followSelected());
-    this.follow(["delivery"], this.deliver);
+    this.follow(["page"], this.deliver);
   }
 
   // What is shown
@@ -108,7 +108,7 @@ class Studio extends View {
     const { actions, name, engine } = this.picture.runs[0];
     const times = (i) => [actions.start[i], actions.end[i], actions.end[i] - actions.start[i]].map((time) => exact(time, actions));
     const lines = Array.from({ length: Math.min(MOST_LINES, actions.count) }, (_, i) => [`rank ${actions.rank[i]}`, labelOf(actions, i, true), ...times(i)]);
-    const rest = actions.count > MOST_LINES ? `, the first ${MOST_LINES} of ${actions.count}; the CSV has all` : "";
+    const rest = actions.count > MOST_LINES ? `, the first ${MOST_LINES} of ${actions.count}` : "";
     return tableOf(`${name}, ${engine}, by rank and start${rest}`, ["Rank", "Action", "Start", "End", "Duration"], lines);
   }
   /** Why a family cannot be chosen at this size, or nothing; a schedule of one's own brings its size. */
@@ -158,16 +158,16 @@ class Studio extends View {
     return { ArrowLeft: walk(0, -1), ArrowRight: walk(0, 1), ArrowUp: walk(-1, 0), ArrowDown: walk(1, 0), Home: walk(0, -Infinity), End: walk(0, Infinity) };
   }
 
-  // Run and export
+  // Run, and hand out
   order(what) {
     this.orders = (this.orders ?? 0) + 1;
     this.set("order", { what, number: `${this.orders}-${performance.now()}` });
   }
   deliver() {
-    const { name, type, number } = this.get("delivery");
+    const { file, text, number } = this.get("page");
     if (number !== this.get("order").number) return;
-    const address = URL.createObjectURL(new Blob([this.get("file")], { type }));
-    element("a", { href: address, download: name }).click();
+    const address = URL.createObjectURL(new Blob([text], { type: "text/html" }));
+    element("a", { href: address, download: file }).click();
     setTimeout(() => URL.revokeObjectURL(address), 1000);
   }
 }

@@ -3,7 +3,7 @@
 Python makes the schedule and simulates it, the browser draws: one path for the picture, the numbers and the files.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,23 +28,17 @@ from pllab.show.studio.settings import (
 )
 from pllab.show.studio.stage_costs import Profile
 from pllab.show.studio.studio_picture import describe_studio, draw_studio
-from pllab.show.widget import Run, Widget, check_run, limit_of, measure, sources_of
+from pllab.show.widget import Run, Widget, check_run, measure, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
 _SCRIPTS = "actions", "words", "scale", "rows", "memory", "plot", "picture", "answers", "foot", "controls"
 _SENT = {"sync": True, "echo_update": False}  # no echo to the browser, so one message less to wait for
 _INPUT = {**_SENT, "is_input": True}  # what a prediction depends on
-_FILES: dict[str, tuple[str, Callable[["BubbleStudio"], str | bytes]]] = {  # the button -> type and content
-    "PNG": ("image/png", lambda studio: studio.static().png),
-    "SVG": ("image/svg+xml", lambda studio: studio.static().svg),
-    "CSV": ("text/csv", lambda studio: studio.schedule.to_csv()),
-    "HTML": ("text/html", lambda studio: studio.export_html()),
-}
 
 
 class BubbleStudio(Widget):
-    """Choose a schedule, sizes, costs and a memory limit; the timeline, the memory and the bubble follow at once.
+    """Choose a schedule, sizes and costs; the timeline, the memory and the bubble follow at once.
 
     Idle time is the figure: one hatched slab per rank, and work lies on it. Pointing at an action lights the way of its
     micro-batch. `steady` counts as the papers do: steps follow each other without a barrier.
@@ -68,7 +62,6 @@ class BubbleStudio(Widget):
         num_ranks: ranks; 4, or those of the schedule.
         num_microbatches: micro-batches; 8, or those of the schedule.
         costs: seconds for a rank's layers; if any has values per stage, all are for a stage.
-        memory_limit: the most micro-batches that fit, counted on all layers of a rank, or None.
         measured: the timeline of a run of this schedule, to draw below the prediction.
         compare: name of a second family for the same axis.
         run: runs a schedule and returns its measured timeline.
@@ -78,7 +71,7 @@ class BubbleStudio(Widget):
 
     Raises:
         ValueError: there is no such family, or it has no schedule of these sizes, the costs are for another number of
-            stages, the schedule is illegal, the measured timeline is not of it, or a limit is no number.
+            stages, the schedule is illegal, the measured timeline is not of it, or `timeout_s` is no number.
     """
 
     _esm, _css = sources_of(__file__, "view.js", *(f"studio/{name}.js" for name in _SCRIPTS))
@@ -92,21 +85,19 @@ class BubbleStudio(Widget):
     backward_weight = traitlets.Float(1.0, min=0.0).tag(**_INPUT)
     p2p = traitlets.Float(0.0, min=0.0, help="seconds a message travels").tag(**_INPUT)
     stage_costs = traitlets.Dict(help="stage number -> forward, input, weight; None as all others").tag(**_INPUT)
-    memory_limit = traitlets.Float(None, allow_none=True, min=0.0).tag(**_SENT)
     with_run = traitlets.Bool(True, help="whether a measured run of the schedule is drawn").tag(**_INPUT)
     steady = traitlets.Bool(False, help="whether steps follow each other without a barrier").tag(sync=True)
     shades = traitlets.Bool(False, help="whether each micro-batch has a shade").tag(sync=True)
     selected = traitlets.Unicode("", help="the action chosen, such as 2F3").tag(**_SENT)
     running = traitlets.Bool(False, help="whether a run is under way").tag(sync=True)
-    options = traitlets.Dict(help="families, sizes of the steppers, what can be exported").tag(sync=True)
+    options = traitlets.Dict(help="families, sizes of the steppers, what can be done").tag(sync=True)
     stamp = traitlets.Float(0.0, help="when the browser was last touched, by its own clock").tag(**_SENT)
     view = traitlets.Dict(help="numbers and words").tag(sync=True)
     actions = traitlets.Bytes(help="columns as float32, see runs.py").tag(sync=True)
     compared = traitlets.Bytes().tag(sync=True)
     measured = traitlets.Bytes().tag(sync=True)
     order = traitlets.Dict(help="a button pressed: what, number").tag(**_SENT)
-    delivery = traitlets.Dict(help="name and type of the file asked for").tag(sync=True)
-    file = traitlets.Bytes().tag(sync=True)
+    page = traitlets.Dict(help="the page asked for: file, text, number").tag(sync=True)
 
     def __init__(
         self,
@@ -114,7 +105,6 @@ class BubbleStudio(Widget):
         num_ranks: int | None = None,
         num_microbatches: int | None = None,
         costs: Costs | None = None,
-        memory_limit: float | None = None,
         measured: Timeline | None = None,
         compare: str | None = None,
         run: Run | None = None,
@@ -138,7 +128,6 @@ class BubbleStudio(Widget):
         self._answers = 0
         super().__init__(
             **self._setting.to_inputs(),
-            memory_limit=limit_of(memory_limit),
             options=self._options(),
             projector=projector,
         )
@@ -162,7 +151,6 @@ class BubbleStudio(Widget):
             "in_ms": max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) < 1,
             "can_run": self._run is not None,
             "changes": [Held().changes.get(kind, 0.0) for kind in KINDS],
-            "exports": list(_FILES),
             "still": False,
         }
 
@@ -189,7 +177,7 @@ class BubbleStudio(Widget):
 
     def static(self) -> Figure:
         """The same timelines, staircases and numbers as a figure."""
-        return draw_studio(self._screen, self.memory_limit, self.steady)
+        return draw_studio(self._screen, self.steady)
 
     def export_html(
         self,
@@ -209,12 +197,12 @@ class BubbleStudio(Widget):
         options = {
             "ranks": sorted({*ranks, setting.num_ranks}),
             "microbatches": sorted({*microbatches, setting.num_microbatches}),
-            **{"still": True, "can_run": False, "exports": ["CSV"]},
+            **{"still": True, "can_run": False},
             "tour": [*self.options["tour"][:-1], self._own_stop(self._screen.measured)],
         }
         changes = {"options": self.options | options, "view": self.view | {"stamp": 0, "problem": ""}}
         values = values_of(self, **setting.to_inputs(), **changes, projector=True)
-        title, alt = self._screen.main.title, describe_studio(self._screen, self.memory_limit)
+        title, alt = self._screen.main.title, describe_studio(self._screen)
         page = to_page(title, alt, str(self._esm), str(self._css), values, pages)
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
@@ -263,17 +251,12 @@ class BubbleStudio(Widget):
         self.view = {**view, "missing": missing, "stamp": self.stamp, "number": self._answers}
 
     def _obey(self, _: Any = None) -> None:
-        """A button was pressed: run the schedule, or make a file."""
-        what = self.order.get("what")
-        if what == "run":
+        """A button was pressed: run the schedule, or make a page of it."""
+        if self.order["what"] == "run":
             self._run_it()
-        elif what in _FILES:
-            kind, make = _FILES[what]
-            content = make(self)
-            with self.hold_sync():
-                self.file = content.encode() if isinstance(content, str) else content
-                name = f"{self._screen.main.file}.{what.lower()}"
-                self.delivery = {"name": name, "type": kind, "number": self.order["number"]}
+        else:
+            file = f"{self._screen.main.file}.html"
+            self.page = {"file": file, "text": self.export_html(), "number": self.order["number"]}
 
     def _run_it(self) -> None:
         if self._run is None:

@@ -135,7 +135,6 @@ class Shown:
             "engine": self.engine_words,
             "is_measured": self.engine != "simulated",
             "title": self.title,
-            "file": self.file,
             "unit": 1 / self.schedule.stages_per_rank,
             "num_stages": self.schedule.num_stages,
             "most_held": self.most_held,

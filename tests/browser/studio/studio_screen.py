@@ -14,7 +14,7 @@ PREPARE = f"""async (source) => {{
   {bench.LOAD}
   window.parts ??= await load(source +
     "\\nexport {{ scaleOf, readActions, linksOf, labelOf, heldOf, sayGap, runOf, inkOn }};" +
-    "\\nexport {{ writeCount, writeSeconds, writePercent, roundStep, mix, isOver }};");
+    "\\nexport {{ writeCount, writeSeconds, writePercent, roundStep, mix }};");
   if (window.written) return;
   window.written = [];
   const fill = CanvasRenderingContext2D.prototype.fillText;
