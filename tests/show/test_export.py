@@ -37,12 +37,14 @@ def test_the_page_holds_every_setting_of_a_lecture_and_asks_for_nothing(studio, 
         assert runs[key] == json.loads(json.dumps(other.view["runs"][0]))
 
 
-def test_a_hand_out_has_the_sizes_that_were_asked_for_and_the_run_that_was_measured():
+def test_a_hand_out_has_the_sizes_on_screen_too_and_the_run_that_was_measured():
     mine = Schedule(one_f_one_b(3, 5).rows, "mine")
     studio = show.BubbleStudio(mine, compare="GPipe", run=lambda schedule, costs: recorded(simulate(schedule, costs)))
     studio.order = {"what": "run", "number": "1"}
-    _, runs, blocks = unpacked(studio.export_html(ranks=[2], microbatches=[64]))
-    assert {key.partition("|")[2] for key in runs} == {"2|64", "2|5", "3|64", "3|5", ""}
+    _, runs, blocks = unpacked(studio.export_html())
+    assert {key.partition("|")[2] for key in runs} == {f"{p}|{m}" for p in (2, 3, 4, 8) for m in (4, 5, 8, 16, 32)} | {
+        ""
+    }
     assert [key for key in runs if key.startswith("mine")] == ["mine|3|5"]
     assert runs["measured"]["engine"] == "real" and blocks["measured"] == studio.measured
 
@@ -52,7 +54,7 @@ def test_a_hand_out_promises_a_run_only_if_it_has_one():
     studio = show.BubbleStudio(mine, measured=recorded(simulate(mine)))
     for family, with_run in (("mine", True), ("GPipe", False), ("mine", False)):
         studio.family, studio.with_run = family, with_run
-        values, runs, _ = unpacked(studio.export_html(ranks=[3], microbatches=[4]))
+        values, runs, _ = unpacked(studio.export_html())
         own = {"family": "mine", "num_ranks": 3, "num_microbatches": 4}
         assert values["options"]["tour"][-1]["run"] == (own if with_run else None)
         assert ("measured" in runs) is with_run
@@ -62,7 +64,7 @@ def test_a_hand_out_begins_with_what_is_drawn_if_the_controls_stand_on_what_was_
     studio = show.BubbleStudio(Schedule(one_f_one_b(3, 4).rows, "mine"))
     studio.num_ranks = 4
     assert studio.view["problem"] and studio.schedule.num_ranks == 3
-    values, runs, _ = unpacked(studio.export_html(ranks=[2], microbatches=[4]))
+    values, runs, _ = unpacked(studio.export_html())
     shown = "{family}|{num_ranks}|{num_microbatches}".format(**values)
     assert shown == "mine|3|4" and shown in runs
     assert values["view"]["problem"] == ""

@@ -3,7 +3,6 @@
 Python makes the schedule and simulates it, the browser draws: one path for the picture, the numbers and the files.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -179,27 +178,19 @@ class BubbleStudio(Widget):
         """The same timelines, staircases and numbers as a figure."""
         return draw_studio(self._screen, self.steady)
 
-    def export_html(
-        self,
-        path: Path | str | None = None,
-        ranks: Sequence[int] = (2, 4, 8),
-        microbatches: Sequence[int] = (4, 8, 16, 32),
-    ) -> str:
+    def export_html(self, path: Path | str | None = None) -> str:
         """One HTML file that keeps its controls; it needs no kernel, no network and no other file.
 
-        Every family is simulated beforehand at these ranks and micro-batches and the present ones, with the present
-        costs.
+        Every family is simulated beforehand with the present costs, at 2, 4 and 8 ranks, at 4, 8, 16 and 32
+        micro-batches, and at the present sizes.
         """
         setting = self._drawn  # which the refused one on the controls is not
+        ranks, microbatches = sorted({2, 4, 8, setting.num_ranks}), sorted({4, 8, 16, 32, setting.num_microbatches})
         pages = handed_out(setting, self._families.values(), ranks, microbatches)
         if self._screen.measured:
-            pages |= {"measured": self._screen.measured}
-        options = {
-            "ranks": sorted({*ranks, setting.num_ranks}),
-            "microbatches": sorted({*microbatches, setting.num_microbatches}),
-            **{"still": True, "can_run": False},
-            "tour": [*self.options["tour"][:-1], self._own_stop(self._screen.measured)],
-        }
+            pages["measured"] = self._screen.measured
+        tour = [*self.options["tour"][:-1], self._own_stop(self._screen.measured)]
+        options = {"ranks": ranks, "microbatches": microbatches, "still": True, "can_run": False, "tour": tour}
         changes = {"options": self.options | options, "view": self.view | {"stamp": 0, "problem": ""}}
         values = values_of(self, **setting.to_inputs(), **changes, projector=True)
         title, alt = self._screen.main.title, describe_studio(self._screen)
@@ -210,26 +201,21 @@ class BubbleStudio(Widget):
 
     def _follow(self, _: Any = None) -> None:
         """Show the present settings: once for all traits that changed together, and in one message."""
-        try:
-            inputs = {name: getattr(self, name) for name in self._inputs}
-            setting = self._setting.after(inputs, self._families)
-        except ValueError as error:  # a stage without three costs
-            self._request = None
-            self._answer({**self.view, "problem": str(error)})
-            return
+        inputs = {name: getattr(self, name) for name in self._inputs}
         measured = self._measured if self.with_run else None
-        request = (setting, measured)
-        if request == self._request:
-            self.view = {**self.view, "stamp": self.stamp}  # nothing changed, but the browser waits for an answer
-            return
-        self._request, self._setting = request, setting
         with self.hold_sync():
             try:
+                setting = self._setting.after(inputs, self._families)
+                if (setting, measured) == self._request:
+                    self.view = {**self.view, "stamp": self.stamp}  # nothing changed; the browser waits for an answer
+                    return
+                self._request, self._setting = (setting, measured), setting
+                self._adopt(setting)
                 self._draw(setting.screen(measured))
                 self._drawn = setting
-            except ValueError as error:  # no such schedule: the picture stays
+            except ValueError as error:  # no such setting or schedule: the picture stays
+                self._request = None
                 self._answer({**self.view, "problem": str(error)})
-            self._adopt(setting)
 
     def _draw(self, screen: Screen) -> None:
         self._screen = screen

@@ -208,13 +208,12 @@ class Setting:
 def handed_out(
     setting: Setting, families: Iterable[FamilyChoice], ranks: Iterable[int], microbatches: Iterable[int]
 ) -> dict[str, Shown]:
-    """The runs of a hand-out by `family|ranks|micro-batches`: every family at these sizes and those of the setting.
+    """The runs of a hand-out by `family|ranks|micro-batches`: every family at these sizes.
 
     What a family has no schedule for is left out.
     """
-    own = setting.num_ranks, setting.num_microbatches
     runs = {}
-    for family, p, m in product(families, dict.fromkeys([*ranks, own[0]]), dict.fromkeys([*microbatches, own[1]])):
+    for family, p, m in product(families, ranks, microbatches):
         with suppress(ValueError):  # some families ask for more micro-batches, and one schedule has its own sizes
             runs[f"{family.name}|{p}|{m}"] = replace(setting, num_ranks=p, num_microbatches=m).shown(family)
     return runs

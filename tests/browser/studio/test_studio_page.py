@@ -61,7 +61,7 @@ def test_a_schedule_with_any_name_is_drawn(chromium_page, tmp_path):
     name = "</title><!--<script>throw 1</script> a|\"b\" & 'so' {title} \\ 🚀 Zeitplan, ü"
     mine = Schedule(one_f_one_b(2, 2).rows, name)
     studio = show.BubbleStudio(mine, compare="GPipe")
-    studio.export_html(tmp_path / "studio.html", ranks=(2,), microbatches=(2, 4))
+    studio.export_html(tmp_path / "studio.html")
     root, _ = open_page(chromium_page, tmp_path / "studio.html", studio)
     names, alert = root.locator(".pl-name"), root.get_by_role("alert")
     menu = root.get_by_role("combobox", name="Schedule")

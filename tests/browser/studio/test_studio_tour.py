@@ -103,7 +103,7 @@ def test_beside_the_tour_next_leads_to_its_first_stop_and_a_run_under_way_is_not
 def test_a_run_that_was_given_is_the_last_stop_in_the_hand_out_too(chromium_page, tmp_path):
     mine = Schedule(one_f_one_b(3, 4).rows, "mine")
     studio = show.BubbleStudio(mine, measured=run_slowly(mine, Costs()))
-    (tmp_path / "studio.html").write_text(studio.export_html(ranks=[3], microbatches=[4]), encoding="utf-8")
+    (tmp_path / "studio.html").write_text(studio.export_html(), encoding="utf-8")
     root = mount(chromium_page, studio)
     for page_too in (False, True):
         if page_too:
