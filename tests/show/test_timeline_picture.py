@@ -89,13 +89,6 @@ def test_an_empty_timeline_can_be_drawn():
     assert draw_timeline(Timeline.of([], "simulated", 2)).alt == "simulated, 2 ranks: nothing ran"
 
 
-def test_bad_input_is_one_sentence(forward_only):
-    with pytest.raises(ValueError, match="pass at least one Timeline"):
-        draw_timeline()
-    with pytest.raises(ValueError, match="2 titles do not fit 1 timelines; give one title for each"):
-        draw_timeline(forward_only, titles=["a", "b"])
-
-
 # In words
 
 

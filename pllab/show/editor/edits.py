@@ -113,18 +113,6 @@ class Position:
         """Split every B; the schedule keeps its name."""
         return Position(replace(self.board, rows=split_backwards(self.board).rows), split_backwards(self.left))
 
-    def merge_all(self) -> "Position":
-        """Merge every I with its W, unless only one of them stands on the board."""
-        return Position(_merged(self.board), _merged(self.left))
-
-
-def _merged(schedule: Schedule) -> Schedule:
-    present = frozenset(schedule.actions())
-    for action in tuple(schedule.actions()):
-        if action.kind is Kind.I and action._replace(kind=Kind.W) in present:
-            schedule = merge(schedule, action)
-    return schedule
-
 
 def _in_turn(action: Action) -> tuple[int, int, int, bool]:
     """A key that sorts every action after those it needs: forwards up the stages, then backwards down them."""

@@ -57,14 +57,12 @@ class Game:
 
     def can(self) -> dict[str, bool]:
         """Which of the moves would do something."""
-        kinds = {action.kind for action in self.judgement.whole.actions()}
         return {
             "undo": self._at > 0,
             "redo": self._at < len(self._positions) - 1,
             "reset": not self._is_start,
             "clear": any(self._present.board.rows),
-            "split_all": Kind.B in kinds,
-            "merge_all": Kind.I in kinds,
+            "split_all": any(action.kind is Kind.B for action in self.judgement.whole.actions()),
             "run": self.judgement.is_legal and self._present.is_complete,
         }
 
@@ -125,7 +123,6 @@ class Game:
         "split": _split,
         "merge": _merge,
         "split_all": lambda game, *_: game._go(game._present.split_all(), "every B is split into I and W"),
-        "merge_all": lambda game, *_: game._go(game._present.merge_all(), "every I is merged with its W"),
         "clear": lambda game, *_: game._go(game._present.emptied(), _CLEARED),
         "undo": lambda game, *_: game._step(-1, "undone", "nothing to undo"),
         "redo": lambda game, *_: game._step(1, "redone", "nothing to redo"),

@@ -86,7 +86,7 @@ class ScheduleEditor(Widget):
         """Make a move from a cell: `editor.do("move", "0B0", to=2)`, `editor.do("split", "0B0")`, `editor.do("undo")`.
 
         move (to a place, from 0), place (the next move of a rank), split and merge are about an action; split_all,
-        merge_all, clear, undo, redo and reset are not.
+        clear, undo, redo and reset are not.
 
         Raises:
             ValueError: there is no such verb, or it cannot be done; the schedule is as it was.

@@ -26,9 +26,6 @@ class TimelinePlayer(Widget):
     choose the rank whose action is spelled out.
 
     Example: `TimelinePlayer(pipe.last_timeline)` at the end of a cell.
-
-    Raises:
-        ValueError: the timeline is empty.
     """
 
     _esm, _css = sources_of(__file__, "view.js", "boxes.js")
@@ -39,8 +36,6 @@ class TimelinePlayer(Widget):
     step = traitlets.Int(0, help="number of the moment shown, from 0").tag(sync=True)
 
     def __init__(self, timeline: Timeline, *, title: str = "", projector: bool = False) -> None:
-        if not timeline.spans:
-            raise ValueError("the timeline has no spans; run or simulate something first, then play it")
         self._timeline = timeline.from_zero()
         self._name = title
         super().__init__(view=_view_of(self._timeline, title), projector=projector)
@@ -48,13 +43,6 @@ class TimelinePlayer(Widget):
     def static(self) -> Figure:
         """The whole timeline as a figure."""
         return draw_timeline(self._timeline, titles=[self._name])
-
-    @traitlets.validate("step")
-    def _step_exists(self, proposal: Any) -> int:
-        step, last = int(proposal["value"]), len(self.view["frames"]) - 1
-        if not 0 <= step <= last:
-            raise traitlets.TraitError(f"step {step} does not exist; choose 0 to {last}")
-        return step
 
 
 def _view_of(timeline: Timeline, title: str) -> dict[str, Any]:
