@@ -24,8 +24,7 @@ from pllab.schedule import (
     zbv,
 )
 from pllab.show import BubbleStudio, ScheduleEditor
-from pllab.show.editor.edits import Position, move, split
-from pllab.show.editor.judgement import BoardRules, judge
+from pllab.show.editor.positions import BoardRules, Position, judge, move, split
 from pllab.show.theme import LIGHT
 from pllab.simulate import Costs, critical_steps, simulate
 from pllab.timeline import Span, Timeline
@@ -406,8 +405,7 @@ def dies(schedule, costs):
         (
             lambda _, costs: emulate(gpipe(3, 2), Costs()),
             ValueError,
-            "the measured run is not of the schedule: action 1 of rank 2 is 2F0 in the run and nothing in the "
-            "schedule; measure the schedule on screen",
+            "the measured run is not of the schedule: rank 2 ran something else; measure the one on screen",
         ),
         (
             None,  # answers late

@@ -1,6 +1,5 @@
 """The player's moments and words, without a browser."""
 
-
 from pllab.schedule import Action, Kind
 from pllab.show import TimelinePlayer, describe_timeline
 from pllab.show.player.timeline_player import frames_of

@@ -10,8 +10,7 @@ from typing import Any
 from pllab.memory import is_over
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.boxes import Labels, data_of, label_of
-from pllab.show.editor.edits import halves_of
-from pllab.show.editor.judgement import BoardRules, Judgement
+from pllab.show.editor.positions import BoardRules, Judgement, halves_of
 from pllab.show.theme import (
     ENGINE_LABELS,
     count_of,

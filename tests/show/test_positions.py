@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pllab.schedule import Action, Kind, Schedule, gpipe, one_f_one_b, problems
-from pllab.show.editor.edits import Position, merge, move, place_of, split
+from pllab.show.editor.positions import Position, merge, move, place_of, split
 
 SMALL = Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]])
 
