@@ -11,14 +11,7 @@ from pllab.memory import is_over
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.boxes import Labels, data_of, label_of
 from pllab.show.editor.positions import BoardRules, Judgement, halves_of
-from pllab.show.theme import (
-    ENGINE_LABELS,
-    count_of,
-    name_of,
-    ticks_of,
-    write_number,
-    write_percent,
-)
+from pllab.show.theme import ENGINE_LABELS, count_of, name_of, ticks_of, write_number, write_percent
 from pllab.timeline import ActionLike, Timeline
 
 _ACTION_NAMES = re.compile(r"(?P<at> at )?\b(?P<stage>\d+)(?P<block>[FBIW]\d+)\b(?P<on> on rank \d+)?")

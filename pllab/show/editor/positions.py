@@ -10,17 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from pllab.memory import Held, is_over
-from pllab.schedule import (
-    Action,
-    Kind,
-    Problem,
-    Schedule,
-    ScheduleError,
-    family_of,
-    needs,
-    problems,
-    split_backwards,
-)
+from pllab.schedule import Action, Kind, Problem, Schedule, ScheduleError, family_of, needs, problems, split_backwards
 from pllab.simulate import Costs, critical_steps, simulate
 from pllab.timeline import Span, Timeline
 
