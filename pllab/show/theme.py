@@ -110,11 +110,6 @@ DARK = LIGHT.in_the_dark()
 ENGINE_LABELS = {"real": "real", "emulated": "emulated (sleep)", "simulated": "simulated"}
 
 
-def name_of(kind: str) -> str:
-    """What a kind's letter stands for; an unknown letter is illegal."""
-    return NAMES.get(str(kind), "illegal")
-
-
 def as_json() -> dict[str, Any]:
     """Names and colours for the JavaScript side: `{"names": {"F": "forward", ...}, "light": {...}, "dark": {...}}`."""
     return {"names": NAMES, "light": asdict(LIGHT), "dark": asdict(DARK)}

@@ -44,8 +44,6 @@ def describe_timeline(timeline: Timeline) -> str:
     """
     engine = ENGINE_LABELS[timeline.engine]
     ranks = count_of(timeline.num_ranks, "rank")
-    if not timeline.spans:
-        return f"{engine}, {ranks}: nothing ran"
     computed = {span.action.microbatch for span in timeline.spans if span.action.kind not in ("C", "U")}
     parts = [
         f"makespan {write_seconds(timeline.makespan)}",

@@ -81,7 +81,7 @@ def test_a_stage_costs_what_its_layers_cost(old, new):
     before, after = round(12 / 2 / old), round(12 / 2 / new)
     values = [random.random() for _ in range(round(2 * old))]
     layers = [value / before for value in values for _ in range(before)]
-    cells = {stage: (value, None, None) for stage, value in enumerate(values)}
+    cells = {str(stage): (value, None, None) for stage, value in enumerate(values)}
     found = Profile(cells, old).cut(new, (1.0, 1.0, 1.0))
     expected = [sum(layers[start : start + after]) for start in range(0, 12, after)]
     assert [values[0] for values in found.cells.values()] == pytest.approx(expected)
@@ -137,7 +137,7 @@ def test_another_family_is_one_answer_with_its_stage_costs():
     assert (len(studio.stage_costs), seen) == (8, ["ZB-V, 4 ranks, 8 micro-batches"])
 
 
-@pytest.mark.parametrize("stage_costs", [{"0": (1.0,)}, {"0": (-1.0, None, None)}, {"first": (1.0, 1.0, 1.0)}])
+@pytest.mark.parametrize("stage_costs", [{"0": (1.0,)}, {"0": (-1.0, None, None)}])
 def test_stage_costs_that_are_none_are_a_sentence_until_they_go(stage_costs):
     studio = show.BubbleStudio("1F1B", 4, 8)
     studio.stage_costs = stage_costs

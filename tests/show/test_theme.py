@@ -12,7 +12,6 @@ from pllab.show.theme import (
     NAMES,
     as_json,
     mix,
-    name_of,
     round_step,
     ticks_of,
     turned_over,
@@ -103,8 +102,7 @@ def test_every_kind_has_a_name_and_no_two_look_alike(look):
     assert len({*map(look.fill_of, NAMES), look.idle}) == len(NAMES) + 1
 
 
-def test_an_unknown_letter_is_illegal():
-    assert name_of("?") == "illegal"
+def test_an_unknown_letter_looks_illegal():
     assert LIGHT.outline_of("?") == LIGHT.over
 
 

@@ -1,8 +1,9 @@
 """The player's moments and words, without a browser."""
 
 from pllab.schedule import Action, Kind
-from pllab.show import TimelinePlayer, describe_timeline
+from pllab.show import TimelinePlayer
 from pllab.show.player.timeline_player import frames_of
+from pllab.show.timeline_picture import describe_timeline
 from pllab.timeline import Span, Timeline
 
 

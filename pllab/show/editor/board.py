@@ -11,7 +11,7 @@ from pllab.memory import is_over
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.boxes import Labels, data_of, label_of
 from pllab.show.editor.positions import BoardRules, Judgement, halves_of
-from pllab.show.theme import ENGINE_LABELS, count_of, name_of, ticks_of, write_number, write_percent
+from pllab.show.theme import ENGINE_LABELS, NAMES, count_of, ticks_of, write_number, write_percent
 from pllab.timeline import ActionLike, Timeline
 
 _ACTION_NAMES = re.compile(r"(?P<at> at )?\b(?P<stage>\d+)(?P<block>[FBIW]\d+)\b(?P<on> on rank \d+)?")
@@ -202,7 +202,7 @@ def _score_of(makespan: float | None, par: float | None) -> str:
 
 def _described(judgement: Judgement, action: Action, place: int, rank: int) -> str:
     """The text of a block for a screen reader: `B0, backward of micro-batch 0 on stage 1, place 3 of 8 on rank 1`."""
-    named = f"{label_in(judgement.whole, action)}, {name_of(action.kind)} of micro-batch {action.microbatch}"
+    named = f"{label_in(judgement.whole, action)}, {NAMES[action.kind]} of micro-batch {action.microbatch}"
     path = ", on the critical path" if action in judgement.critical else ""
     length = len(judgement.position.board.rows[rank])
     return f"{named} on stage {action.stage}, place {place + 1} of {length} on rank {rank}{path}"

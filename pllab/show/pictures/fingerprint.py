@@ -32,13 +32,7 @@ class _Cell:
     text: str
 
 
-def draw_fingerprint(
-    reference: Gradients,
-    ways: Mapping[str, Gradients],
-    *,
-    num_ranks: int,
-    title: str,
-) -> Figure:
+def draw_fingerprint(reference: Gradients, ways: Mapping[str, Gradients], *, num_ranks: int, title: str) -> Figure:
     """Compare gradients with a reference: a column for each way to compute them, a row for each parameter.
 
     Example, two ranks whose gradients were summed and not averaged:

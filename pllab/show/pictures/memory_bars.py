@@ -17,10 +17,7 @@ Bar = Mapping[str, float]  # an amount of each kind that is held
 
 
 def draw_memory(
-    measured: Mapping[str, Sequence[Bar]],
-    form: Mapping[str, Bar],
-    remarks: Mapping[str, str],
-    unit: str,
+    measured: Mapping[str, Sequence[Bar]], form: Mapping[str, Bar], remarks: Mapping[str, str], unit: str
 ) -> Figure:
     """A stacked bar for each rank and one for the formula, way by way.
 

@@ -13,6 +13,7 @@ from pllab.show.boxes import Box, draw_work
 from pllab.show.figures import Axes, Figure, drawing, figure, name_rows
 from pllab.show.theme import LIGHT, count_of, write_number, write_seconds
 
+Points = Sequence[Mapping[str, float]]  # each with bucket_bytes, seconds, low and high
 _SMALLEST = 4000  # bytes; each further size is twice as large
 
 
@@ -54,12 +55,7 @@ class BucketChoice:
 
 
 def draw_buckets(
-    sizes: Sequence[int],
-    alpha_s: float,
-    beta_s: float,
-    measured: Sequence[Mapping[str, float]],
-    *,
-    bucket_bytes: int | None = None,
+    sizes: Sequence[int], alpha_s: float, beta_s: float, measured: Points, *, bucket_bytes: int | None = None
 ) -> Figure:
     """A row for each size of a bucket, or for one: which gradients share a message, and how long all messages take.
 
@@ -70,7 +66,7 @@ def draw_buckets(
         sizes: bytes of each gradient, in the order in which backward makes them.
         alpha_s: seconds that each message costs.
         beta_s: seconds that each byte costs.
-        measured: points with bucket_bytes, seconds, low and high.
+        measured: the measured points.
         bucket_bytes: the one size to show; by default one gradient each, 4 kB and each time twice as much, all in one,
             and every measured size.
     """
@@ -102,9 +98,7 @@ def _draw(choices: Sequence[BucketChoice], top_ms: float, title: str) -> Any:
     return fig
 
 
-def choices_of(
-    sizes: Sequence[int], alpha_s: float, beta_s: float, measured: Sequence[Mapping[str, float]]
-) -> list[BucketChoice]:
+def choices_of(sizes: Sequence[int], alpha_s: float, beta_s: float, measured: Points) -> list[BucketChoice]:
     """The sizes of a bucket that are shown, from the smallest."""
     total = int(sum(sizes))
     points = {min(int(point["bucket_bytes"]), total): point for point in measured}

@@ -32,14 +32,7 @@ class Axis:
         return f"{self.name}: {sizes}, {share} across hosts"
 
 
-def draw_mesh(
-    *,
-    pp: int = 1,
-    dp: int = 1,
-    tp: int = 1,
-    ranks_per_host: int,
-    order: Sequence[str] = ("pp", "dp", "tp"),
-) -> Figure:
+def draw_mesh(*, pp: int, dp: int, tp: int, ranks_per_host: int, order: Sequence[str] = ("pp", "dp", "tp")) -> Figure:
     """A panel for each axis: ranks in the boxes of their hosts, with a line through the ranks of each group.
 
     A line is dashed if its group needs several hosts. Example: `draw_mesh(pp=2, dp=2, tp=2, ranks_per_host=4)`.

@@ -11,7 +11,7 @@ import traitlets
 
 from pllab.show.boxes import Labels, data_of, label_of
 from pllab.show.figures import Figure
-from pllab.show.theme import ENGINE_LABELS, name_of, ticks_of, write_seconds
+from pllab.show.theme import ENGINE_LABELS, NAMES, ticks_of, write_seconds
 from pllab.show.timeline_picture import describe_timeline, draw_timeline
 from pllab.show.widget import Widget, sources_of
 from pllab.timeline import Span, Timeline
@@ -108,7 +108,7 @@ def _row_of(span: Span, labels: Labels) -> dict[str, Any]:
     """A span as the browser needs it: where, what colour, and the texts of the box and of the table."""
     return data_of(span, labels) | {
         "rank": span.rank,
-        "name": name_of(span.action.kind),
+        "name": NAMES[span.action.kind],
         "from": write_seconds(span.start),
         "to": write_seconds(span.end),
         "lasts": write_seconds(span.duration),

@@ -3,6 +3,7 @@
 Python makes the schedule and simulates it, the browser draws: one path for the picture, the numbers and the files.
 """
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from pllab.show.studio.settings import (
     family_of_schedule,
     handed_out,
 )
-from pllab.show.studio.stage_costs import Profile
 from pllab.show.studio.studio_picture import describe_studio, draw_studio
 from pllab.show.widget import Run, Widget, check_run, measure, sources_of
 from pllab.simulate import Costs
@@ -224,11 +224,9 @@ class BubbleStudio(Widget):
 
     def _adopt(self, setting: Setting) -> None:
         """Update the controls: another family has other stages, and a family of one schedule has its sizes."""
-        named = setting.named_profile()
         with self.hold_trait_notifications():
-            self.num_ranks, self.num_microbatches = setting.num_ranks, setting.num_microbatches
-            if Profile.of(self.stage_costs, named.stages_per_rank) != named:
-                self.stage_costs = named.stage_costs()
+            for name in ("num_ranks", "num_microbatches", "stage_costs"):
+                setattr(self, name, setting.to_inputs()[name])
 
     def _answer(self, view: dict[str, Any]) -> None:
         """Send the words with a number: the browser must draw new blocks even under the same words."""
@@ -241,8 +239,8 @@ class BubbleStudio(Widget):
         if self.order["what"] == "run":
             self._run_it()
         else:
-            file = f"{self._screen.main.file}.html"
-            self.page = {"file": file, "text": self.export_html(), "number": self.order["number"]}
+            name = re.sub(r"[^a-z0-9]+", "-", self._screen.main.title.lower()).strip("-")
+            self.page = {"file": f"{name}.html", "text": self.export_html(), "number": self.order["number"]}
 
     def _run_it(self) -> None:
         if self._run is None:

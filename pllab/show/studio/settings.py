@@ -137,9 +137,10 @@ class Setting:
         Another family of one schedule brings its sizes.
 
         Raises:
-            ValueError: there is no such family, or a stage does not have three costs.
+            ValueError: there is no such family.
         """
-        profile = Profile.of(inputs["stage_costs"], self.family.stages_per_rank)
+        cells = {stage: tuple(values) for stage, values in inputs["stage_costs"].items()}
+        profile = Profile(cells, self.family.stages_per_rank)
         setting = Setting(
             family_of(inputs["family"], families),
             family_of(inputs["compare"], families) if inputs["compare"] else None,
@@ -162,7 +163,7 @@ class Setting:
             "num_ranks": self.num_ranks,
             "num_microbatches": self.num_microbatches,
             **{name: getattr(self.costs, name) for name in (*WORK, "p2p")},
-            "stage_costs": self.named_profile().stage_costs(),
+            "stage_costs": dict(self.named_profile().cells),
         }
 
     def costs_of(self, family: FamilyChoice) -> Costs:

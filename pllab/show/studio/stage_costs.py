@@ -8,7 +8,7 @@ model stays where it is.
     two stages per rank          |  0.5  |  0.5  |  1.5  |  1.5  |
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, fsum
 from typing import NamedTuple
@@ -29,32 +29,15 @@ _ROUNDING = 1e-9
 class Profile:
     """Costs of single stages, and how many stages of that size share a rank's layers.
 
-    Example: `Profile({1: (3.0, None, None)})` for the second stage above; `.cut(2, usual)` names all four stages.
+    Example: `Profile({"1": (3.0, None, None)})` for the second stage above; `.cut(2, usual)` names all four stages.
     """
 
-    cells: Mapping[int, Cells]
+    cells: Mapping[str, Cells]
     stages_per_rank: float = 1
-
-    @classmethod
-    def of(cls, stage_costs: Mapping[str, Sequence[float | None]], stages_per_rank: float) -> "Profile":
-        """Make a profile from the widget's trait, whose keys are stage numbers as text.
-
-        Raises:
-            ValueError: a stage does not have three costs.
-        """
-        for stage, values in stage_costs.items():
-            if len(values) != len(WORK):
-                problem = f"stage_costs of stage {stage} has {len(values)} values"
-                raise ValueError(f"{problem}; give seconds forward, of inputs and of weights, None as all others")
-        return cls({int(stage): tuple(values) for stage, values in stage_costs.items()}, stages_per_rank)
-
-    def stage_costs(self) -> dict[str, Cells]:
-        """The profile as the widget's trait."""
-        return {str(stage): values for stage, values in self.cells.items()}
 
     def filled(self, stage: int, usual: Sequence[float]) -> tuple[float, ...]:
         """The costs of a stage, and its share of the `usual` costs of a rank where it has none of its own."""
-        own = self.cells.get(stage, (None,) * len(usual))
+        own = self.cells.get(str(stage), (None,) * len(usual))
         shares = (whole / self.stages_per_rank for whole in usual)
         return tuple(share if value is None else float(value) for value, share in zip(own, shares, strict=True))
 
@@ -62,14 +45,14 @@ class Profile:
         """The same costs for stages of another size: a new stage has the sum of the layers between its boundaries."""
         if not self.cells or stages_per_rank == self.stages_per_rank:
             return replace(self, stages_per_rank=stages_per_rank)
-        num_ranks = ceil((max(self.cells) + 1) / self.stages_per_rank - _ROUNDING)
+        num_ranks = ceil((max(map(int, self.cells)) + 1) / self.stages_per_rank - _ROUNDING)
         num_new = ceil(num_ranks * stages_per_rank - _ROUNDING)
         num_old = ceil(num_new / stages_per_rank * self.stages_per_rank - _ROUNDING)
         old = np.arange(num_old + 1) / self.stages_per_rank  # boundaries, in layers of a rank
         new = np.arange(num_new + 1) / stages_per_rank
         columns = zip(*(self.filled(stage, usual) for stage in range(num_old)), strict=True)
         dealt = [np.diff(np.interp(new, old, np.append(0.0, np.cumsum(column)))).tolist() for column in columns]
-        return Profile(dict(enumerate(zip(*dealt, strict=True))), stages_per_rank)
+        return _profile(zip(*dealt, strict=True), stages_per_rank)
 
 
 class Given(NamedTuple):
@@ -94,8 +77,8 @@ class Given(NamedTuple):
 def costs_of_stages(num_ranks: int, stages_per_rank: float, dials: Costs, profile: Profile, given: Given) -> Costs:
     """The costs of the stages: a rank's costs divided among them, and the costs of single stages from the profile.
 
-    Example: with forward 1.0, two stages per rank and the profile `{3: (0.9, None, None)}` for this cut, stage 3 takes
-    0.9 s forward and all others 0.5 s. The latency of a message is the same for every cut.
+    Example: with forward 1.0, two stages per rank and the profile `{"3": (0.9, None, None)}` for this cut, stage 3
+    takes 0.9 s forward and all others 0.5 s. The latency of a message is the same for every cut.
     """
     usual = [getattr(dials, name) for name in WORK]
     cut = profile.cut(stages_per_rank, usual)
@@ -121,7 +104,10 @@ def split_costs(costs: Costs, num_ranks: int, stages_per_rank: float) -> tuple[C
         stages = []
     else:
         rank = [fsum(column) / num_ranks for column in zip(*stages, strict=True)]
-    profile = Profile({stage: values[:3] for stage, values in enumerate(stages)}, stages_per_rank)
-    given = Given(rank, Profile(dict(enumerate(stages)), stages_per_rank))
+    profile = _profile((values[:3] for values in stages), stages_per_rank)
     forward, by_input, by_weight, _ = rank
-    return Costs(forward, by_input, by_weight, costs.p2p), profile, given
+    return Costs(forward, by_input, by_weight, costs.p2p), profile, Given(rank, _profile(stages, stages_per_rank))
+
+
+def _profile(stages: Iterable[Cells], stages_per_rank: float) -> Profile:
+    return Profile({str(stage): values for stage, values in enumerate(stages)}, stages_per_rank)
