@@ -14,6 +14,8 @@ from pllab.show.editor.positions import BoardRules, Judgement, halves_of
 from pllab.show.theme import ENGINE_LABELS, NAMES, count_of, ticks_of, write_number, write_percent
 from pllab.timeline import ActionLike, Timeline
 
+_TIMES = "simulated time, in the unit of the costs"
+_NO_TIMES = "cannot run, so it has no times: rows without gaps; dashed arrows come from what must run first"
 _ACTION_NAMES = re.compile(r"(?P<at> at )?\b(?P<stage>\d+)(?P<block>[FBIW]\d+)\b(?P<on> on rank \d+)?")
 
 
@@ -63,7 +65,7 @@ def view_of(
         "end": end,
         "marks": marks,
         "ticks": ticks_of(end, 12, write_number),
-        "axis": _axis_of(judgement),
+        "axis": _TIMES if timeline else _NO_TIMES,
         "edges": [[str(need), str(waiting)] for need, waiting in judgement.edges],
         "is_legal": judgement.is_legal,
         "has_times": timeline is not None,
@@ -149,12 +151,6 @@ def _counted_in(whole: Schedule) -> str:
     """The unit of memory: `micro-batches`, or `micro-batches of 2 stages` if a rank has two."""
     stages = whole.stages_per_rank
     return "micro-batches" if stages == 1 else f"micro-batches of {write_number(stages)} stages"
-
-
-def _axis_of(judgement: Judgement) -> str:
-    if judgement.timeline is None:
-        return "cannot run, so it has no times: rows without gaps; dashed arrows come from what must run first"
-    return "simulated time, in the unit of the costs"
 
 
 def _verdict_of(judgement: Judgement, limit: float | None) -> list[str]:

@@ -125,11 +125,7 @@ class BubbleStudio(Widget):
             self._measured = self._run_of_screen(measured, note)
         self._request: Any = None
         self._answers = 0
-        super().__init__(
-            **self._setting.to_inputs(),
-            options=self._options(),
-            projector=projector,
-        )
+        super().__init__(**self._setting.to_inputs(), options=self._options(), projector=projector)
         self._draw(self._screen)
         self._follow()
         self.observe(self._follow, names=[*self._inputs, "stamp"])
