@@ -124,8 +124,8 @@ def test_split_and_merge_shorten_and_restore(editor):
 
 
 def test_undo_redo_and_reset_and_what_is_undone_is_not_claimed_twice(editor):
-    for to in (1, 3):
-        ask(editor, "move", id="0F0", to=to)
+    for by in (1, 2):
+        ask(editor, "move", id="0F0", by=by)
     first, second, third = "0F0 0F1 0B0 0F2", "0F1 0F0 0B0 0F2", "0F1 0B0 0F2 0F0"
     for verb, details, said, row, can in [
         ("undo", {}, "Undone: ", second, {"undo", "redo", "reset"}),

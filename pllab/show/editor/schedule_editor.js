@@ -12,7 +12,8 @@ const SWATCHES = { later: "later stage of its rank", critical: "critical path", 
 const KEYS = { // on a block
   ArrowLeft: (view) => view.step(-1), ArrowRight: (view) => view.step(1), Home: (view) => view.step(-Infinity), End: (view) => view.step(Infinity),
   ArrowUp: (view) => view.climb(-1), ArrowDown: (view) => view.climb(1), s: (view) => view.splitOrMerge(),
-  "Alt+ArrowLeft": (view) => view.moveBy(-1), "Alt+ArrowRight": (view) => view.moveBy(1),
+  "Alt+ArrowLeft": (view) => view.send("move", { id: view.current, by: -1 }),
+  "Alt+ArrowRight": (view) => view.send("move", { id: view.current, by: 1 }),
 };
 const KEYS_OF_ALL = { "Ctrl+z": "undo", "Ctrl+Z": "redo", "Ctrl+y": "redo" }; // from buttons too
 
@@ -270,9 +271,6 @@ class EditorView extends View {
     const others = this.get("view").rows[rank + by]?.blocks ?? [];
     const off = ({ start, end }) => Math.abs(start + end - block.start - block.end);
     if (others.length) this.nodes.get(others.reduce((best, one) => (off(one) < off(best) ? one : best)).id).focus();
-  }
-  moveBy(by) {
-    this.send("move", { id: this.current, to: this.places.get(this.current).place + by });
   }
   splitOrMerge() {
     this.send(/[IW]/.test(this.current) ? "merge" : "split", { id: this.current });

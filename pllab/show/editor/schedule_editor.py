@@ -142,7 +142,10 @@ class ScheduleEditor(Widget):
             if asked.get("verb") == "run":
                 self.run_it()
             else:
-                self.do(asked["verb"], asked.get("id", ""), to=asked.get("to"))
+                to = asked.get("to")
+                if "by" in asked:  # a key moves a block from where it is now, which the browser may not have drawn yet
+                    to = place_of(self._present.board, Action.parse(asked["id"]))[1] + asked["by"]
+                self.do(asked["verb"], asked.get("id", ""), to=to)
         except Exception as error:  # the caller's run may fail in any way, and the widget says how
             is_ours = isinstance(error, ValueError | TimeoutError | ImportError)
             trouble = str(error) if is_ours else f"{type(error).__name__}: {error}"
