@@ -25,7 +25,7 @@ from pllab.show.pictures.rank_groups import draw_mesh
 from pllab.show.pictures.ring import draw_ring
 from pllab.show.pictures.stage_cuts import draw_cut, draw_cuts
 from pllab.show.pictures.ticks import draw_clock
-from pllab.show.timeline_picture import describe_timeline, draw_timeline
+from pllab.show.timeline_picture import draw_timeline
 
 if TYPE_CHECKING:
     from pllab.show.editor.schedule_editor import ScheduleEditor
@@ -39,7 +39,6 @@ __all__ = [
     "ScheduleEditor",
     "TimelinePlayer",
     "chart",
-    "describe_timeline",
     "draw_buckets",
     "draw_clock",
     "draw_cut",

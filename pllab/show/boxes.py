@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pllab.show.figures import Axes, Canvas
-from pllab.show.theme import LIGHT, name_of
+from pllab.show.theme import LIGHT, NAMES
 from pllab.timeline import ActionLike, Span, Timeline
 
 BAR_IN = 0.03  # the bar of a forward or a backward: 3 pixels at 100 dots per inch
@@ -160,7 +160,7 @@ def draw_legend(fig: Canvas, kinds: Iterable[str], has_later: bool = False) -> N
     from matplotlib.patches import Patch
 
     letters = sorted(set(kinds), key="FRBIWCU".find)
-    shown = [_swatch(letter, f"{letter}  {name_of(letter)}") for letter in letters]
+    shown = [_swatch(letter, f"{letter}  {NAMES[letter]}") for letter in letters]
     if has_later:
         shown.append(_swatch(letters[0], "later stage of its rank", is_later=True))
     idle = Patch(**IDLE, label="idle")

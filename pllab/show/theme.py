@@ -53,7 +53,7 @@ class Look:
     `lit` (`lit_pale`) for a micro-batch that is followed, all as shares of the hue on the ground; and an outline with a
     contrast of 3:1 or more to the ground.
 
-    `held` is what a rank holds, `over` what is above a limit; each has an area, a line and words.
+    `held` is what a rank holds, with a line around it; `over` is what is above a limit.
     """
 
     ground: str
@@ -65,7 +65,6 @@ class Look:
     held: str
     held_line: str
     over: str
-    over_text: str
     hues: Mapping[str, str]
     outlines: Mapping[str, str]
     strong: float = 0.55
@@ -103,18 +102,12 @@ LIGHT = Look(
     held="#D0D4DA",
     held_line="#6C727B",
     over="#D55E00",
-    over_text="#A13C00",
     hues={kind: hue for kind, (_, hue, _) in _KINDS.items()},
     outlines={kind: outline for kind, (_, _, outline) in _KINDS.items()},
 )
 DARK = LIGHT.in_the_dark()
 
 ENGINE_LABELS = {"real": "real", "emulated": "emulated (sleep)", "simulated": "simulated"}
-
-
-def name_of(kind: str) -> str:
-    """What a kind's letter stands for; an unknown letter is illegal."""
-    return NAMES.get(str(kind), "illegal")
 
 
 def as_json() -> dict[str, Any]:

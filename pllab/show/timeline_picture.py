@@ -44,8 +44,6 @@ def describe_timeline(timeline: Timeline) -> str:
     """
     engine = ENGINE_LABELS[timeline.engine]
     ranks = count_of(timeline.num_ranks, "rank")
-    if not timeline.spans:
-        return f"{engine}, {ranks}: nothing ran"
     computed = {span.action.microbatch for span in timeline.spans if span.action.kind not in ("C", "U")}
     parts = [
         f"makespan {write_seconds(timeline.makespan)}",
@@ -68,14 +66,7 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
     """Draw one or several timelines below each other on one time axis.
 
     `titles` names them, one each; the engine and the bubble fraction are always written beside the name.
-
-    Raises:
-        ValueError: no timeline was given, or the titles are not one for each timeline.
     """
-    if not timelines:
-        raise ValueError("draw_timeline() got 0 timelines; pass at least one Timeline")
-    if titles is not None and len(titles) != len(timelines):
-        raise ValueError(f"{len(titles)} titles do not fit {len(timelines)} timelines; give one title for each")
     shown, told = [], []
     for name, one in zip(titles or [""] * len(timelines), timelines, strict=True):
         row_in = _WIRED_ROW_IN if Labels.of(one).wired else _ROW_IN

@@ -4,22 +4,19 @@ anywidget sends one ES module and one style sheet to the browser and has no buil
 put in front of the widget's own text here.
 """
 
-import inspect
-import math
 import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
+from pllab.arguments import require
 from pllab.schedule import Schedule
-from pllab.schedule.legality import check_memory_limit
 from pllab.show.figures import Figure
 from pllab.show.theme import as_json
 from pllab.simulate import Costs
@@ -27,6 +24,7 @@ from pllab.timeline import Timeline
 
 _COMMENT_LINES = re.compile(r"^ *(//[^\n]*|/\*.*?\*/)\n", re.MULTILINE | re.DOTALL)
 Run = Callable[..., Timeline]
+"""Called as `run(schedule, costs=costs)`; it measures a timeline in the unit of the costs."""
 
 
 def sources_of(file: str, *scripts: str) -> tuple[str, str]:
@@ -65,45 +63,21 @@ class Widget(anywidget.AnyWidget):
         return data, metadata
 
 
-def limit_of(memory_limit: float | None) -> float | None:
-    """A memory limit as the widgets take it: without end is None, as JSON has no infinity.
-
-    Raises:
-        ValueError: it is no limit of memory.
-    """
-    check_memory_limit(memory_limit)
-    return None if memory_limit == math.inf else memory_limit
-
-
-def takes_costs(run: Run | None) -> bool:
-    """Whether a run has a parameter named `costs`: then it gets them, and its timeline is in their unit.
-
-    Example: True for `pllab.pipeline.run_emulated` and `partial(run_emulated, unit_s=0.01)`, False for
-    `lambda schedule: executor_of(schedule).step(x, y).timeline`, which measures seconds.
-    """
-    if run is None:
-        return False
-    try:
-        return "costs" in inspect.signature(run).parameters
-    except (TypeError, ValueError):  # a built-in without a signature
-        return False
-
-
 def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Timeline:
-    """Run a schedule in a thread, with its costs if the run takes them; what the run raises is raised here.
+    """Run a schedule with its costs, in a thread; what the run raises is raised here.
 
     A thread cannot be ended from outside. One that is late is left to the deadline of its own work, and what it
     answers then is dropped; being a daemon it does not keep the process alive.
 
     Raises:
         TimeoutError: there is no answer after `timeout_s` seconds.
-        ValueError: it did not measure a timeline of this schedule.
+        ValueError: it measured another schedule.
     """
     answer: Future[Timeline] = Future()
 
     def work() -> None:
         try:
-            answer.set_result(run(schedule, costs=costs) if takes_costs(run) else run(schedule))
+            answer.set_result(run(schedule, costs=costs))
         except BaseException as error:  # raised again for the caller
             answer.set_exception(error)
 
@@ -113,8 +87,6 @@ def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Tim
     if thread.is_alive():
         raise TimeoutError(f"the run has not answered in {timeout_s:g} s; give it less to do or a longer timeout_s")
     timeline = answer.result()
-    if not isinstance(timeline, Timeline):
-        raise ValueError(f"run gave back {timeline!r}; it should return the Timeline it measured")
     check_run(schedule, timeline)
     return timeline
 
@@ -122,17 +94,12 @@ def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Tim
 def check_run(schedule: Schedule, timeline: Timeline) -> None:
     """Refuse a timeline whose ranks did not run the rows of a schedule: F, B, I and W, in this order.
 
-    Example: a run of `one_f_one_b(2, 3)` is refused for `one_f_one_b(2, 8)`: "the measured run is not of the schedule:
-    action 6 of rank 0 is 0B2 in the run and 0F3 in the schedule; measure the schedule on screen".
-
     Raises:
-        ValueError: a rank ran something else; the message has the first difference.
+        ValueError: a rank ran something else.
     """
     for rank in range(max(schedule.num_ranks, timeline.num_ranks)):
         actions = (span.action for span in timeline.of_rank(rank))
         ran = [f"{one.stage}{one.kind}{one.microbatch}" for one in actions if one.kind in "FBIW"]
-        row = map(str, schedule.rows[rank]) if rank < schedule.num_ranks else ()
-        for place, (one, other) in enumerate(zip_longest(ran, row, fillvalue="nothing"), 1):
-            if one != other:
-                where = f"action {place} of rank {rank} is {one} in the run and {other} in the schedule"
-                raise ValueError(f"the measured run is not of the schedule: {where}; measure the schedule on screen")
+        row = [str(action) for action in schedule.rows[rank]] if rank < schedule.num_ranks else []
+        other = f"the measured run is not of the schedule: rank {rank} ran something else; measure the one on screen"
+        require(ran == row, other)

@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from pllab.schedule import Schedule, one_f_one_b
 from pllab.show.studio.settings import TOUR
 from tests.browser.bench import block, expect, order, press
 from tests.browser.jupyterlab import MAKEFILE, open_and_run, open_at
@@ -116,11 +115,9 @@ def test_the_studio_hears_from_its_kernel(lab):
     expect(root.locator(".pl-live")).to_contain_text("0F0, rank 0: forward of micro-batch 0")
     root.get_by_role("button", name="Run it").click()
     expect(root.locator(".pl-plot")).to_have_count(2)
-    root.get_by_role("button", name="more…").click()
     with lab.expect_download() as download:
-        root.get_by_role("button", name="CSV").click()
-    assert Schedule.from_csv(download.value.path().read_text()) == one_f_one_b(5, 8)
-    lab.keyboard.press("Escape")
+        root.get_by_role("button", name="HTML").click()
+    assert download.value.suggested_filename == "1f1b-5-ranks-8-micro-batches.html"
     root.get_by_role("button", name="fewer ranks").click()
     expect(root.locator(".pl-plot")).to_have_count(1)
 

@@ -1,7 +1,7 @@
 import pytest
 
 from pllab.cli import main
-from pllab.schedule import Schedule, one_f_one_b
+from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Timeline
 from tests.show.pages import unpacked
@@ -25,9 +25,9 @@ def test_a_line_per_fact_and_a_page(tmp_path, capsys):
     assert sum(shares) == pytest.approx(100, abs=0.1)
     _, runs, _ = unpacked(page.read_text(encoding="utf-8"))
     measured = runs["measured"]
-    assert Schedule.from_csv(measured["csv"]) == one_f_one_b(2, 4) and "CPU" in measured["note"]
+    assert "CPU" in measured["note"]
     assert sum(one["seconds"] for one in measured["causes"]) == pytest.approx(RUN.idle, rel=1e-3)
-    predicted = next(one for one in runs.values() if one["engine"] == "simulated" and one["csv"] == measured["csv"])
+    predicted = runs[f"{measured['name']}|2|4"]
     assert predicted["step"]["length_s"] == pytest.approx(RUN.makespan) == pytest.approx(measured["step"]["length_s"])
     assert lines[1].endswith(" 1F1B")
     assert lines[7].split()[2] == f"{RUN.idle * 1e3:.3f}"

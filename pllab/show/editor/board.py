@@ -10,19 +10,12 @@ from typing import Any
 from pllab.memory import is_over
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.boxes import Labels, data_of, label_of
-from pllab.show.editor.edits import halves_of
-from pllab.show.editor.judgement import BoardRules, Judgement
-from pllab.show.theme import (
-    ENGINE_LABELS,
-    count_of,
-    name_of,
-    ticks_of,
-    write_number,
-    write_percent,
-    write_seconds,
-)
+from pllab.show.editor.positions import BoardRules, Judgement, halves_of
+from pllab.show.theme import ENGINE_LABELS, NAMES, count_of, ticks_of, write_number, write_percent
 from pllab.timeline import ActionLike, Timeline
 
+_TIMES = "simulated time, in the unit of the costs"
+_NO_TIMES = "cannot run, so it has no times: rows without gaps; dashed arrows come from what must run first"
 _ACTION_NAMES = re.compile(r"(?P<at> at )?\b(?P<stage>\d+)(?P<block>[FBIW]\d+)\b(?P<on> on rank \d+)?")
 
 
@@ -54,11 +47,10 @@ def view_of(
 ) -> dict[str, Any]:
     """The rows with blocks, measured blocks and memory; edges and marks; sentences; numbers; axis.
 
-    Times are in the unit of the costs; the times of a measured run of this order are converted to it. `before` is the
-    makespan of the order before.
+    Times are in the unit of the costs, also those of a measured run. `before` is the makespan of the order before.
     """
     whole, timeline, makespan = judgement.whole, judgement.timeline, judgement.makespan
-    measured, compared = _measured(judgement, rules, run)
+    measured, compared = _measured(timeline, run)
     labels = _labels_of(whole)
     rows = [_row_of(judgement, rules, labels, rank, measured) for rank in range(whole.num_ranks)]
     marks = _marks(judgement, rules, before)
@@ -73,7 +65,7 @@ def view_of(
         "end": end,
         "marks": marks,
         "ticks": ticks_of(end, 12, write_number),
-        "axis": _axis_of(judgement),
+        "axis": _TIMES if timeline else _NO_TIMES,
         "edges": [[str(need), str(waiting)] for need, waiting in judgement.edges],
         "is_legal": judgement.is_legal,
         "has_times": timeline is not None,
@@ -137,26 +129,15 @@ def _labels_of(whole: Schedule) -> Labels:
     return Labels(whole.num_stages > whole.num_ranks, len(str(whole.num_microbatches - 1)), first, wired=False)
 
 
-def _measured(judgement: Judgement, rules: BoardRules, run: Timeline | None) -> tuple[Timeline | None, str]:
-    """The measured run in the unit of the costs, and its sentence.
-
-    A run in seconds is scaled so that it is busy as long as the prediction.
-    """
-    predicted = judgement.timeline
+def _measured(predicted: Timeline | None, run: Timeline | None) -> tuple[Timeline | None, str]:
+    """A measured run from zero on, and its sentence."""
     if run is None or predicted is None or not run.spans:
         return None, ""
-    unit_s = 1.0 if rules.in_units else run.busy / predicted.busy if run.busy and predicted.busy else 1.0
-    spans = [one._replace(start=one.start / unit_s, end=one.end / unit_s) for one in run.from_zero().spans]
-    measured = Timeline.of(spans, run.engine, run.num_ranks)
-    off = measured.makespan / predicted.makespan - 1 if predicted.makespan else 0.0
+    off = run.makespan / predicted.makespan - 1 if predicted.makespan else 0.0
     how = f"{abs(off) * 100:.1f} % {'longer' if off >= 0 else 'shorter'}"
-    compared = f"{write_number(measured.makespan)} against {write_number(predicted.makespan)}, {how}"
-    busy = f"bubble fraction {write_percent(run.bubble_fraction)}"
-    words = f"Measured, engine {ENGINE_LABELS[run.engine]}"
-    if rules.in_units:
-        return measured, f"{words}, in the unit of the costs: {busy}, makespan {compared}."
-    scale = f"one unit of cost = {write_seconds(unit_s)}, so that both are busy as long"
-    return measured, f"{words}: makespan {write_seconds(run.makespan)}, {busy}. Drawn with {scale}: {compared}."
+    compared = f"makespan {write_number(run.makespan)} against {write_number(predicted.makespan)}, {how}"
+    words = f"Measured, engine {ENGINE_LABELS[run.engine]}, in the unit of the costs"
+    return run.from_zero(), f"{words}: bubble fraction {write_percent(run.bubble_fraction)}, {compared}."
 
 
 def _title_of(whole: Schedule, limit: float | None) -> str:
@@ -170,12 +151,6 @@ def _counted_in(whole: Schedule) -> str:
     """The unit of memory: `micro-batches`, or `micro-batches of 2 stages` if a rank has two."""
     stages = whole.stages_per_rank
     return "micro-batches" if stages == 1 else f"micro-batches of {write_number(stages)} stages"
-
-
-def _axis_of(judgement: Judgement) -> str:
-    if judgement.timeline is None:
-        return "cannot run, so it has no times: rows without gaps; dashed arrows come from what must run first"
-    return "simulated time, in the unit of the costs"
 
 
 def _verdict_of(judgement: Judgement, limit: float | None) -> list[str]:
@@ -223,7 +198,7 @@ def _score_of(makespan: float | None, par: float | None) -> str:
 
 def _described(judgement: Judgement, action: Action, place: int, rank: int) -> str:
     """The text of a block for a screen reader: `B0, backward of micro-batch 0 on stage 1, place 3 of 8 on rank 1`."""
-    named = f"{label_in(judgement.whole, action)}, {name_of(action.kind)} of micro-batch {action.microbatch}"
+    named = f"{label_in(judgement.whole, action)}, {NAMES[action.kind]} of micro-batch {action.microbatch}"
     path = ", on the critical path" if action in judgement.critical else ""
     length = len(judgement.position.board.rows[rank])
     return f"{named} on stage {action.stage}, place {place + 1} of {length} on rank {rank}{path}"

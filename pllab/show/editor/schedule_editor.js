@@ -5,7 +5,7 @@ const GUIDE = "Drag a block along its rank. Keys: arrows choose a block; Alt+Lef
 const LEAST = 10; // pixels of a block: a digit below its letter
 const [GAPS, WORDS] = [60, 300]; // pixels above and below the ranks on a projector; words grow
 const ASKED = { // what a button asks Python for, and its text
-  undo: "Undo", redo: "Redo", reset: "Reset", clear: "Empty the board", split_all: "Split every B", merge_all: "Merge all", run: "Run it",
+  undo: "Undo", redo: "Redo", reset: "Reset", clear: "Empty the board", split_all: "Split every B", run: "Run it",
 };
 const SWATCHES = { later: "later stage of its rank", critical: "critical path", idle: "idle", held: "micro-batches held", limit: "memory limit" };
 const KEYS = { // on a block
@@ -65,10 +65,10 @@ class EditorView extends View {
     this.legend = element("p", { class: "pl-legend" }, ...[..."FBIW"].map(keyOf), ...Object.entries(SWATCHES).map(swatchOf));
   }
   lay() {
-    const { undo, redo, reset, clear, split_all, merge_all, run } = this.buttons;
+    const { undo, redo, reset, clear, split_all, run } = this.buttons;
     this.root.append(
       element("div", { class: "pl-top" }, element("p", { class: "pl-title" }, this.title, " ", this.summary, " ", this.built), this.bar), this.verdict, this.board, this.axis, this.legend, this.live,
-      element("div", { class: "pl-bars" }, toolsOf("History", undo, redo, reset, clear), toolsOf("Backward", this.splitOne, split_all, merge_all),
+      element("div", { class: "pl-bars" }, toolsOf("History", undo, redo, reset, clear), toolsOf("Backward", this.splitOne, split_all),
         toolsOf("Try it", run), toolsOf("View", this.projector)),
       this.trouble, this.busy, this.measured, this.help,
     );

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from pllab.arguments import require
 from pllab.show.figures import Axes, Figure, draw_cell, drawing, figure
 from pllab.show.theme import INK, LIGHT, count_of
 
@@ -46,7 +45,7 @@ class _Panel(NamedTuple):
 def draw_index_map(
     num_samples: int,
     deal: Deal,
-    world_size: int = 4,
+    world_size: int,
     *,
     epochs: Sequence[int] = (0, 1, 2),
     remainders: Sequence[str] = ("pad", "drop"),
@@ -69,11 +68,8 @@ def draw_index_map(
         remainders: the policies, a row of panels each.
 
     Raises:
-        ValueError: there is nothing to show, or `deal` did not return an epoch.
+        KeyError: `deal` dealt a sample that the data set does not have.
     """
-    counts = f"{num_samples} samples, {world_size} ranks, {len(epochs)} epochs and {len(remainders)} policies"
-    can_show = min(num_samples, world_size, len(remainders)) > 0 and 0 < len(epochs) <= _COLUMNS and min(epochs) >= 0
-    require(can_show, f"{counts} cannot be shown; give at least one of each, and at most {_COLUMNS} epochs from 0")
     panels = [
         panel
         for remainder in remainders
@@ -90,10 +86,6 @@ def _count(num_samples: int, deal: Deal, world_size: int, last: int, remainder: 
     visits = [0] * num_samples
     for epoch in range(last + 1):
         dealt = deal(world_size, epoch, remainder)
-        require(
-            len(dealt) == world_size,
-            f"{world_size} ranks were asked for and {len(dealt)} dealt; return one list for each rank",
-        )
         owners = _owners_of(dealt, num_samples)
         visits = [count + len(who) for count, who in zip(visits, owners, strict=True)]
         counted = f"{_steps_of(dealt)}, {_counts_of(owners)}. {_spread_of(visits, epoch)}"
@@ -105,17 +97,12 @@ def _owners_of(dealt: Dealt, num_samples: int) -> Owners:
 
     Example: `_owners_of([[[0, 2]], [[1, 0]]], 3)` -> `[[(0, 1), (1, 1)], [(1, 1)], [(0, 1)]]`.
     """
-    owners: list[list[tuple[int, int]]] = [[] for _ in range(num_samples)]
+    owners: dict[int, list[tuple[int, int]]] = {sample: [] for sample in range(num_samples)}
     for rank, steps in enumerate(dealt):
         for step, samples in enumerate(steps, start=1):
             for sample in samples:
-                require(
-                    0 <= sample < num_samples,
-                    f"rank {rank} loads sample {sample}, and the data set has {num_samples}; deal the numbers of the "
-                    "samples, from 0",
-                )
                 owners[sample].append((rank, step))
-    return owners
+    return list(owners.values())
 
 
 def _counts_of(owners: Owners) -> str:

@@ -5,7 +5,7 @@ and in the backward for the gradient of the input.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
@@ -13,7 +13,6 @@ from pllab.show.figures import Axes, Figure, draw_cell, drawing, figure
 from pllab.show.theme import INK, LIGHT
 
 Matrix = list[list[int]]
-MOST_RANKS, MOST_SIDE = 4, 8
 _LOOKS = {"whole": "F", "slice": "W", "term": "B", "sum": "C"}  # what a rank has of a matrix, and the kind it wears
 _GAP, _NAME, _ARROW = 1.1, 2.3, 1.3  # cells between two matrices, for the name of a rank, and for an all-reduce
 _ROOM = 2.0  # and above a matrix, for its words
@@ -78,12 +77,9 @@ def draw_shards(x: Matrix, a: Matrix, b: Matrix, num_ranks: int = 2, *, moment: 
     gradient that arrives at y is 1 everywhere.
 
     Raises:
-        ValueError: the shapes do not fit, the ranks cannot share the hidden features, there is no room, or there is no
-            such moment.
+        ValueError: the shapes do not fit, or the ranks cannot share the hidden features.
     """
     moments = moments_of(x, a, b, num_ranks)
-    if moment is not None and not 0 <= moment < len(moments):
-        raise ValueError(f"moment {moment} does not exist; choose 0 to {len(moments) - 1}")
     shown = moments if moment is None else [moments[moment]]
     columns, cell = (3, 0.22) if moment is None else (1, 0.4)
     widths = [max(9.0, *(one.width for one in shown[column::columns])) for column in range(columns)]
@@ -106,62 +102,41 @@ def moments_of(x: Matrix, a: Matrix, b: Matrix, num_ranks: int) -> list[ShardMom
     """The six moments, with the numbers of every rank.
 
     Raises:
-        ValueError: the shapes do not fit, the ranks cannot share the hidden features, or there is no room.
+        ValueError: the shapes do not fit, or the ranks cannot share the hidden features.
     """
     import numpy as np
 
-    _check(x, a, b, num_ranks)
-    given, columns, rows = np.array(x), np.array(a), np.array(b)
-    product = given @ columns
+    columns, rows, absent = np.array(a), np.array(b), np.array(None)
+    product = np.array(x) @ columns
     hidden, passed = np.maximum(product, 0), (np.ones((len(x), len(b[0])), int) @ rows.T) * (product > 0)
     held = []
     for part in np.split(np.arange(len(b)), num_ranks):
-        rank = [
-            RankMatrix("x", "whole", x),
-            *(_slice(name, cells.tolist(), part) for name, cells in (("A", columns), ("h", hidden))),
-            RankMatrix("B", "slice", [row if k in part else [None] * len(row) for k, row in enumerate(b)]),
-            RankMatrix("y", "term", (hidden[:, part] @ rows[part]).tolist()),
-            RankMatrix("dx", "term", (passed[:, part] @ columns[:, part].T).tolist()),
-        ]
-        held.append({one.name: one for one in rank})
-    sums = {f"sum of {name}": _sum([rank[name] for rank in held]) for name in ("y", "dx")}
-    return [_moment(words, [[(rank | sums)[name] for name in names] for rank in held]) for words, names in _STEPS]
-
-
-def _sum(terms: Sequence[RankMatrix]) -> RankMatrix:
-    """What an all-reduce makes of the terms of all ranks."""
-    import numpy as np
-
-    return RankMatrix(terms[0].name, "sum", np.sum([np.array(term.cells) for term in terms], axis=0).tolist())
+        mine = np.isin(np.arange(len(b)), part)
+        held.append(
+            {
+                "x": RankMatrix("x", "whole", x),
+                "A": RankMatrix("A", "slice", np.where(mine, columns, absent).tolist()),
+                "h": RankMatrix("h", "slice", np.where(mine, hidden, absent).tolist()),
+                "B": RankMatrix("B", "slice", np.where(mine[:, None], rows, absent).tolist()),
+                "y": RankMatrix("y", "term", (hidden[:, part] @ rows[part]).tolist()),
+                "dx": RankMatrix("dx", "term", (passed[:, part] @ columns[:, part].T).tolist()),
+                "sum of y": RankMatrix("y", "sum", (hidden @ rows).tolist()),
+                "sum of dx": RankMatrix("dx", "sum", (passed @ columns.T).tolist()),
+            }
+        )
+    return [_moment(words, [[rank[name] for name in names] for rank in held]) for words, names in _STEPS]
 
 
 def _moment(words: str, ranks: list[list[RankMatrix]]) -> ShardMoment:
     """What the ranks read and make; its sentence ends with the first numbers of the terms, `3 + (-4) = -1`."""
     terms = [held.cells[0][0] for rank in ranks for held in rank if held.has == "term"]
-    firsts = [first for first in terms if first is not None]
-    moment = ShardMoment(words, ranks)
-    if not firsts:
-        return moment
-    added = " + ".join(f"({first})" if first < 0 else str(first) for first in firsts)
-    told = f"first number: {added} = {sum(firsts)}" if moment.is_exchange else f"first numbers: {firsts}"
-    return replace(moment, sentence=f"{words}; {told}")
-
-
-def _check(x: Matrix, a: Matrix, b: Matrix, num_ranks: int) -> None:
-    for name, matrix in (("x", x), ("A", a), ("B", b)):
-        if not matrix or not matrix[0] or any(len(row) != len(matrix[0]) for row in matrix):
-            raise ValueError(f"{name} is no matrix; give rows of equal length")
-        if max(len(matrix), len(matrix[0])) > MOST_SIDE:
-            raise ValueError(f"{name} is {len(matrix)} by {len(matrix[0])}; the picture has room for {MOST_SIDE}")
-    if (len(x[0]), len(a[0])) != (len(a), len(b)):
-        raise ValueError(f"x has {len(x[0])} columns, A is {len(a)} by {len(a[0])}, B has {len(b)} rows; they must fit")
-    if not 2 <= num_ranks <= MOST_RANKS or len(b) % num_ranks:
-        raise ValueError(f"{num_ranks} ranks cannot share {len(b)} features; give 2 to {MOST_RANKS} that divide them")
-
-
-def _slice(name: str, cells: Matrix, part: Any) -> RankMatrix:
-    """Some columns of a matrix."""
-    return RankMatrix(name, "slice", [[number if k in part else None for k, number in enumerate(row)] for row in cells])
+    made = ranks[0][-1]
+    if made.has == "sum":
+        added = " + ".join(f"({first})" if str(first).startswith("-") else str(first) for first in terms)
+        words = f"{words}; first number: {added} = {made.cells[0][0]}"
+    elif terms:
+        words = f"{words}; first numbers: {terms}"
+    return ShardMoment(words, ranks)
 
 
 def _draw_moment(axes: Axes, moment: ShardMoment) -> None:

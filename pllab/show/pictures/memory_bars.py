@@ -3,7 +3,7 @@
 The numbers are the caller's, measured and from a formula; all bars have one scale, so that the ways can be compared.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pllab.show.figures import Axes, Figure, drawing, figure
@@ -17,34 +17,25 @@ Bar = Mapping[str, float]  # an amount of each kind that is held
 
 
 def draw_memory(
-    measured: Mapping[str, Sequence[Bar]],
-    form: Mapping[str, Bar],
-    remarks: Mapping[str, str] | None = None,
-    *,
-    unit: str,
-    engine: str = "real",
+    measured: Mapping[str, Sequence[Bar]], form: Mapping[str, Bar], remarks: Mapping[str, str], unit: str
 ) -> Figure:
     """A stacked bar for each rank and one for the formula, way by way.
 
     Example, two ranks that hold the same:
 
         held = {"parameters": 4.0, "optimizer": 4.0}
-        draw_memory({"ZeRO-1": [held, held]}, {"ZeRO-1": held}, unit="bytes per parameter")
+        draw_memory({"ZeRO-1": [held, held]}, {"ZeRO-1": held}, {"ZeRO-1": "It sends 2."}, "bytes per parameter")
 
     Args:
         measured: of each way, by its name, what every rank holds.
         form: of each way what a formula says.
-        remarks: of some ways a sentence more, such as what they send.
+        remarks: of each way a sentence more, such as what it sends.
         unit: what the amounts count.
-        engine: where the measured ones come from.
-
-    Raises:
-        ValueError: there is no way, one has no rank or no formula, or a kind is unknown.
     """
-    used = _checked(measured, form)
-    title = f"held at the fullest moment, {unit}, engine: {engine}"
-    letters = "; ".join(f"{_LETTERS[kind]}: {kind}" for kind in KINDS if kind in used)
-    told = [_sentence(name, bars, form[name], unit, (remarks or {}).get(name, "")) for name, bars in measured.items()]
+    title = f"held at the fullest moment, {unit}, engine: real"
+    used = {kind for name, bars in measured.items() for bar in (*bars, form[name]) for kind in bar}
+    letters = "; ".join(f"{_LETTERS[kind]}: {kind}" for kind in _in_order(used))
+    told = [_sentence(name, bars, form[name], unit, remarks[name]) for name, bars in measured.items()]
     sentence = f"{title[:1].upper()}{title[1:]}. {' '.join(told)}"
     return figure(_draw(title, measured, form), sentence, caption=f"{letters}; dashed: closed form")
 
@@ -73,31 +64,25 @@ def _draw(title: str, measured: Mapping[str, Sequence[Bar]], form: Mapping[str, 
     return fig
 
 
-def _checked(measured: Mapping[str, Sequence[Bar]], form: Mapping[str, Bar]) -> set[str]:
-    """The kinds that are held, all of them known."""
-    if not measured or not all(measured.values()):
-        raise ValueError("memory bars need at least one way, and of each way at least one rank")
-    if missing := [name for name in measured if name not in form]:
-        raise ValueError(f"{missing[0]!r} has no closed form; give one for each way")
-    used = {kind for name, bars in measured.items() for bar in (*bars, form[name]) for kind in bar}
-    if unknown := sorted(used - set(KINDS)):
-        raise ValueError(f"kind {unknown[0]!r} is unknown; choose of {', '.join(KINDS)}")
-    return used
+def _in_order(kinds: Iterable[str]) -> list[str]:
+    """The kinds in the order of a bar; a KeyError if one of them is unknown."""
+    places = {kind: place for place, kind in enumerate(KINDS)}
+    return sorted(kinds, key=places.__getitem__)
 
 
 def _sentence(name: str, bars: Sequence[Bar], form: Bar, unit: str, remark: str) -> str:
     """Of the fullest rank: `ZeRO-1: a rank holds 8.0 bytes (parameters 4.0, optimizer 4.0); the closed form ...`."""
     fullest = max(bars, key=lambda bar: sum(bar.values()))
-    parts = ", ".join(f"{kind} {fullest[kind]:.1f}" for kind in KINDS if fullest.get(kind))
+    parts = ", ".join(f"{kind} {fullest[kind]:.1f}" for kind in _in_order(fullest) if fullest[kind])
     held = f"{name}: a rank holds {sum(fullest.values()):.1f} {unit} ({parts})"
-    return f"{held}; the closed form says {sum(form.values()):.1f}. {remark}".strip()
+    return f"{held}; the closed form says {sum(form.values()):.1f}. {remark}"
 
 
 def _draw_bar(axes: Axes, row: float, bar: Bar, is_form: bool, top: float) -> None:
     left, style = 0.0, "--" if is_form else "-"
-    for kind, look in KINDS.items():
-        if width := bar.get(kind, 0.0):
-            axes.barh(row, width, 0.84, left, **LIGHT.paint_of(look, is_form), linestyle=style)
+    for kind in _in_order(bar):
+        if width := bar[kind]:
+            axes.barh(row, width, 0.84, left, **LIGHT.paint_of(KINDS[kind], is_form), linestyle=style)
             letter = _LETTERS[kind]
             if width > 0.02 * top * len(letter):
                 axes.annotate(letter, (left + width / 2, row), ha="center", va="center", color=LIGHT.ink, fontsize=9)

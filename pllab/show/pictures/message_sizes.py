@@ -9,11 +9,11 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from pllab.arguments import require
 from pllab.show.boxes import Box, draw_work
 from pllab.show.figures import Axes, Figure, drawing, figure, name_rows
 from pllab.show.theme import LIGHT, count_of, write_number, write_seconds
 
+Points = Sequence[Mapping[str, float]]  # each with bucket_bytes, seconds, low and high
 _SMALLEST = 4000  # bytes; each further size is twice as large
 
 
@@ -55,33 +55,24 @@ class BucketChoice:
 
 
 def draw_buckets(
-    sizes: Sequence[int],
-    alpha_s: float,
-    beta_s: float,
-    measured: Sequence[Mapping[str, float]] = (),
-    *,
-    bucket_bytes: int | None = None,
+    sizes: Sequence[int], alpha_s: float, beta_s: float, measured: Points, *, bucket_bytes: int | None = None
 ) -> Figure:
     """A row for each size of a bucket, or for one: which gradients share a message, and how long all messages take.
 
-    Example: `draw_buckets([4096] * 148, alpha_s=2e-4, beta_s=5e-10)`; with `measured` from
-    `pllab.bench.message_costs.bench_messages().points()` the measured times stand beside the predicted ones.
+    Example: `draw_buckets([4096] * 148, 2e-4, 5e-10, bench_messages().points())`, with the bench of
+    `pllab.bench.message_costs`.
 
     Args:
         sizes: bytes of each gradient, in the order in which backward makes them.
         alpha_s: seconds that each message costs.
         beta_s: seconds that each byte costs.
-        measured: points with bucket_bytes, seconds, low and high.
+        measured: the measured points.
         bucket_bytes: the one size to show; by default one gradient each, 4 kB and each time twice as much, all in one,
             and every measured size.
-
-    Raises:
-        ValueError: no gradients, a cost below 0, or a bucket of less than a byte.
     """
     choices = choices_of(sizes, alpha_s, beta_s, measured)
     top = 1.05e3 * max(max(choice.seconds, (choice.measured or {}).get("high", 0.0)) for choice in choices)
     if bucket_bytes is not None:
-        require(bucket_bytes >= 1, f"bucket_bytes is {bucket_bytes}; give 1 or more")
         points = {choice.bucket_bytes: choice.measured for choice in choices}
         place = min(bucket_bytes, sum(sizes))
         choices = [BucketChoice(sizes, place, alpha_s, beta_s, points.get(place))]
@@ -107,17 +98,8 @@ def _draw(choices: Sequence[BucketChoice], top_ms: float, title: str) -> Any:
     return fig
 
 
-def choices_of(
-    sizes: Sequence[int], alpha_s: float, beta_s: float, measured: Sequence[Mapping[str, float]] = ()
-) -> list[BucketChoice]:
-    """The sizes of a bucket that are shown, from the smallest.
-
-    Raises:
-        ValueError: no gradients, or a cost below 0.
-    """
-    require(min(sizes, default=0) >= 1, f"buckets need gradients of at least one byte; got {list(sizes)[:5]}")
-    costs = f"a message cannot cost {alpha_s} s and a byte {beta_s} s; give costs of 0 or more"
-    require(min(alpha_s, beta_s) >= 0, costs)
+def choices_of(sizes: Sequence[int], alpha_s: float, beta_s: float, measured: Points) -> list[BucketChoice]:
+    """The sizes of a bucket that are shown, from the smallest."""
     total = int(sum(sizes))
     points = {min(int(point["bucket_bytes"]), total): point for point in measured}
     doubled = (_SMALLEST * 2**step for step in range(total.bit_length()))
@@ -166,14 +148,15 @@ def _draw_times(axes: Axes, choices: Sequence[BucketChoice]) -> None:
     fill, line = LIGHT.fill_of("F"), LIGHT.outline_of("F")
     predicted = [1e3 * choice.seconds for choice in choices]
     axes.plot(predicted, rows, "s-", color=line, markerfacecolor=fill, label="predicted (calculated)")
-    label, fill, line = "measured (real), quartiles", LIGHT.fill_of("B"), LIGHT.outline_of("B")
-    for row, choice in enumerate(choices):
-        if point := choice.measured:
-            middle = 1e3 * point["seconds"]
-            spread = [[middle - 1e3 * point["low"]], [1e3 * point["high"] - middle]]
-            look: dict[str, Any] = {"color": line, "markerfacecolor": fill, "markersize": 8, "capsize": 4}
-            axes.errorbar(middle, row, xerr=spread, fmt="o", label=label, **look)
-            label = ""
+    points = [(row, choice.measured) for row, choice in enumerate(choices) if choice.measured]
+    middles = [1e3 * point["seconds"] for _, point in points]
+    spread = [
+        [1e3 * (point["seconds"] - point["low"]) for _, point in points],
+        [1e3 * (point["high"] - point["seconds"]) for _, point in points],
+    ]
+    look: dict[str, Any] = {"markerfacecolor": LIGHT.fill_of("B"), "markersize": 8, "capsize": 4}
+    look |= {"color": LIGHT.outline_of("B"), "label": "measured (real), quartiles"}
+    axes.errorbar(middles, [row for row, _ in points], xerr=spread, fmt="o", **look)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=LIGHT.held, linewidth=0.7)
     axes.set_axisbelow(True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pllab.arguments import require
 from pllab.show.figures import TITLE, Axes, Figure, drawing, figure, name_rows
 from pllab.show.theme import INK, LIGHT, count_of, mix, round_step, write_number
 
@@ -24,7 +23,7 @@ _UNIT = "tokens/s"
 
 @dataclass(frozen=True)
 class Contestant:
-    """The progress and the speed of one contestant; `rates` is empty until it has finished."""
+    """The progress and the speed of one contestant; when it has finished, its `rates` and as `rate` their median."""
 
     name: str
     progress: float = 0.0
@@ -33,31 +32,14 @@ class Contestant:
     verdict: str = ""
 
     @property
-    def speed(self) -> float:
-        """The median of the finished rates, or the present rate."""
-        return statistics.median(self.rates) if self.rates else self.rate
-
-    @property
-    def low(self) -> float:
-        """The slowest finished rate, or the present one."""
-        return min(self.rates, default=self.rate)
-
-    @property
-    def high(self) -> float:
-        """The fastest finished rate, or the present one."""
-        return max(self.rates, default=self.rate)
-
-    @property
     def value(self) -> str:
         """Its speed in words: `1,000 tokens/s`."""
-        return f"{write_number(self.speed)} {_UNIT}" if self.speed else "waiting"
+        return f"{write_number(self.rate)} {_UNIT}" if self.rate else "waiting"
 
     def __str__(self) -> str:
-        """`one lane: median 1,000 tokens/s (990 to 1,010), baseline.`, or how far it is."""
-        if not self.rates:
-            return f"{self.name}: {self.value}, {self.progress:.0%} of the way."
-        spread = f"{write_number(self.low)} to {write_number(self.high)}"
-        return f"{self.name}: median {self.value} ({spread}){self.verdict and f', {self.verdict}'}."
+        """`one lane: median 1,000 tokens/s (990 to 1,010), baseline.`."""
+        spread = f"{write_number(min(self.rates))} to {write_number(max(self.rates))}"
+        return f"{self.name}: median {self.value} ({spread}), {self.verdict}."
 
 
 class Race:
@@ -69,15 +51,9 @@ class Race:
         race.update("pipeline", progress=0.5, rate=1200.0)
         race.finish("pipeline", rates=[1190.0, 1210.0, 1205.0], verdict="1.32x")
         race.static()
-
-    Raises:
-        ValueError: names are missing or repeated, or there is less than one device.
     """
 
     def __init__(self, names: Sequence[str], num_devices: int) -> None:
-        differ = bool(names) and len(set(names)) == len(names)
-        require(differ, f"a race needs different names, at least one; got {list(names)}")
-        require(num_devices >= 1, f"num_devices is {num_devices}; a race needs at least 1 device")
         self._runners = {name: Contestant(name) for name in names}
         self.title = f"{count_of(num_devices, 'device')}, engine: real"
         self.top = 1.0
@@ -96,30 +72,16 @@ class Race:
         return list(self._runners.values())
 
     def update(self, name: str, progress: float, rate: float) -> None:
-        """Move a contestant: `progress` along the track from 0 to 1, `rate` now in tokens per second.
+        """Move a contestant: `progress` along the track from 0 to 1, `rate` now in tokens per second."""
+        self._show(replace(self._runners[name], progress=progress, rate=rate))
 
-        Raises:
-            ValueError: the name does not run here, or a number is out of range.
-        """
-        off = f"progress {progress} of {name!r} is off the track; give a share from 0 to 1"
-        require(0.0 <= progress <= 1.0, off)
-        is_rate = math.isfinite(rate) and rate >= 0
-        require(is_rate, f"rate {rate} of {name!r} is no throughput; give {_UNIT}, 0 or more")
-        self._show(replace(self._runner(name), progress=float(progress), rate=float(rate)))
-
-    def finish(self, name: str, rates: Sequence[float], verdict: str = "") -> None:
-        """Finish a contestant with the rate of each of its runs, and a word on them such as its speed-up.
-
-        Raises:
-            ValueError: the name does not run here, there are no rates, or one is not above 0.
-        """
-        are_rates = bool(rates) and all(math.isfinite(rate) and rate > 0 for rate in rates)
-        require(are_rates, f"rates of {name!r} are {list(rates)}; give one number above 0 for each run")
-        home = tuple(float(rate) for rate in rates)
-        self._show(replace(self._runner(name), progress=1.0, rates=home, verdict=verdict))
+    def finish(self, name: str, rates: Sequence[float], verdict: str) -> None:
+        """Finish a contestant with the rate of each of its runs, and a word on them such as its speed-up."""
+        median = statistics.median(rates)
+        self._show(replace(self._runners[name], progress=1.0, rate=median, rates=tuple(rates), verdict=verdict))
 
     def static(self) -> Figure:
-        """The race as it stands: horizontal bars with whiskers from the slowest to the fastest run."""
+        """The race when all have finished: horizontal bars with whiskers from the slowest to the fastest run."""
         height = 0.52 * len(self.runners) + 1.25
         with drawing(9.0, height) as fig:
             axes = fig.add_axes((0.2, 0.8 / height, 0.58, 1 - 1.25 / height))
@@ -129,18 +91,12 @@ class Race:
             axes.set_xlim(0, self.top)
             name_rows(axes, [runner.name for runner in self.runners], ["bottom"])
             axes.xaxis.set_major_formatter(lambda value, _: write_number(value))
-            has_spread = any(runner.rates for runner in self.runners)
-            axes.set_xlabel(f"{_UNIT}, median and range" if has_spread else _UNIT)
+            axes.set_xlabel(f"{_UNIT}, median and range")
             return figure(fig, " ".join([f"{self.title}.", *map(str, self.runners)]))
-
-    def _runner(self, name: str) -> Contestant:
-        known = f"{name!r} does not run in this race; the names are {list(self._runners)}"
-        require(name in self._runners, known)
-        return self._runners[name]
 
     def _show(self, runner: Contestant) -> None:
         self._runners[runner.name] = runner
-        limit = max(self.top, 1.02 * max(each.high for each in self.runners))
+        limit = max(self.top, 1.02 * max(max((each.rate, *each.rates)) for each in self.runners))
         size = round_step(limit, 5)
         self.top = size * math.ceil(limit / size - 1e-9)
         self.live.value = "" if all(each.rates for each in self.runners) else self._to_html()
@@ -148,7 +104,7 @@ class Race:
     def _to_html(self) -> str:
         rows = [
             f"<tr><td>{html.escape(each.name)}</td><td style='width:24em'><div style='background:{LIGHT.hues['F']};"
-            f"height:1.1em;width:{each.speed / self.top:.1%}'></div></td>"
+            f"height:1.1em;width:{each.rate / self.top:.1%}'></div></td>"
             f"<td>{each.value} ({each.progress:.0%})</td></tr>"
             for each in self.runners
         ]
@@ -157,9 +113,7 @@ class Race:
 
 def _draw_runner(axes: Axes, row: int, runner: Contestant, top: float) -> None:
     pale = {"facecolor": mix(LIGHT.held, LIGHT.ground, 0.45), "edgecolor": LIGHT.held_line}
-    axes.barh(row, runner.speed, height=0.56, **(LIGHT.paint_of("F") if row else pale), linewidth=1)
-    if len(runner.rates) > 1:
-        spread = [[runner.speed - runner.low], [runner.high - runner.speed]]
-        axes.errorbar(runner.speed, row, xerr=spread, color=INK, capsize=5, linewidth=2)
-    value = f"{runner.value}  {runner.verdict}" if runner.rates else f"{runner.value} ({runner.progress:.0%})"
-    axes.text(top * 1.02, row, value, va="center", fontweight="bold" if runner.rates else "normal")
+    axes.barh(row, runner.rate, height=0.56, **(LIGHT.paint_of("F") if row else pale), linewidth=1)
+    spread = [[runner.rate - min(runner.rates)], [max(runner.rates) - runner.rate]]
+    axes.errorbar(runner.rate, row, xerr=spread, color=INK, capsize=5, linewidth=2)
+    axes.text(top * 1.02, row, f"{runner.value}  {runner.verdict}", va="center", fontweight="bold")

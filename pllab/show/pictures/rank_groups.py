@@ -6,11 +6,9 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any
 
-from pllab.arguments import require, whole_number
 from pllab.show.figures import Axes, Figure, drawing, figure
 from pllab.show.theme import LIGHT, count_of
 
-MOST_RANKS = 64
 KINDS = ("F", "B", "W", "U", "C", "R")
 """The hues of groups, in turn; the letter of a group tells those of one hue apart."""
 
@@ -34,14 +32,7 @@ class Axis:
         return f"{self.name}: {sizes}, {share} across hosts"
 
 
-def draw_mesh(
-    *,
-    pp: int = 1,
-    dp: int = 1,
-    tp: int = 1,
-    ranks_per_host: int | None = None,
-    order: Sequence[str] = ("pp", "dp", "tp"),
-) -> Figure:
+def draw_mesh(*, pp: int, dp: int, tp: int, ranks_per_host: int, order: Sequence[str] = ("pp", "dp", "tp")) -> Figure:
     """A panel for each axis: ranks in the boxes of their hosts, with a line through the ranks of each group.
 
     A line is dashed if its group needs several hosts. Example: `draw_mesh(pp=2, dp=2, tp=2, ranks_per_host=4)`.
@@ -50,23 +41,17 @@ def draw_mesh(
         pp: ranks that share the layers as a pipeline.
         dp: ranks that share the batch.
         tp: ranks that split each layer.
-        ranks_per_host: ranks 0 to g - 1 are on host 0, the next g on host 1; by default all are on one.
+        ranks_per_host: ranks 0 to g - 1 are on host 0, the next g on host 1.
         order: the axes from the outermost to the innermost, as `pllab.comm.AXES` has them.
-
-    Raises:
-        ValueError: a size is no whole number from 1, the order does not name each axis once, or there are more ranks
-            than there is room for.
     """
-    sizes = {"pp": pp, "dp": dp, "tp": tp}
-    require(sorted(order) == sorted(sizes), f"order is {tuple(order)}; name each of pp, dp and tp once")
-    sizes = {name: sizes[name] for name in order}
+    given = {"pp": pp, "dp": dp, "tp": tp}
+    sizes = {name: given[name] for name in order}
     num_ranks = prod(sizes.values())
-    each = num_ranks if ranks_per_host is None else ranks_per_host
-    shown = axes_of(sizes, each)
-    hosts = count_of(-(-num_ranks // each), "host")
+    shown = axes_of(sizes, ranks_per_host)
+    hosts = count_of(-(-num_ranks // ranks_per_host), "host")
     title = f"{' x '.join(f'{name} {size}' for name, size in sizes.items())}: {count_of(num_ranks, 'rank')} on {hosts}"
     caption = f"{title}. A box is a rank and the letter of its group; dashed: between hosts."
-    drawn = _draw(shown, _places(sizes, num_ranks, each), each)
+    drawn = _draw(shown, _places(sizes, num_ranks, ranks_per_host), ranks_per_host)
     return figure(drawn, f"{title}. " + ". ".join(f"{axis}: {_listed(axis)}" for axis in shown), caption=caption)
 
 
@@ -86,16 +71,7 @@ def _draw(shown: Sequence[Axis], places: Sequence[Place], each: int) -> Any:
 
 
 def axes_of(sizes: Mapping[str, int], ranks_per_host: int) -> list[Axis]:
-    """The axes from the outermost to the innermost; a group is the ranks that differ in no other coordinate.
-
-    Raises:
-        ValueError: a size is no whole number from 1, or there are more ranks than there is room for.
-    """
-    for name, size in {**sizes, "ranks_per_host": ranks_per_host}.items():
-        whole_number(name, size)
-    num_ranks = prod(sizes.values())
-    room = f"these sizes make {num_ranks} ranks, and the picture has room for {MOST_RANKS}; give smaller ones"
-    require(num_ranks <= MOST_RANKS, room)
+    """The axes from the outermost to the innermost; a group is the ranks that differ in no other coordinate."""
     coordinates = list(product(*map(range, sizes.values())))  # the last axis is the fastest, as ranks are counted
     axes = []
     for number, name in enumerate(sizes):

@@ -5,16 +5,15 @@ receive, so the picture of a ring also proves that the messages match. A collect
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pllab.arguments import require
 from pllab.show.figures import TITLE, Axes, Figure, draw_cell, drawing, figure
 from pllab.show.theme import INK, LIGHT, count_of
-from pllab.transfers import Collective, Holdings, Transfer, check, chunk_name, holdings
+from pllab.transfers import Collective, Holdings, check, chunk_name, holdings
 
-MOST_RANKS = 8
 _WIDTH_IN = 10.4  # steps that need more go on in a second band
 _NAME_IN = 0.75  # room for the name of a rank
 _LETTER_IN = 0.095  # width of a letter of what is held or sent
@@ -58,12 +57,8 @@ def draw_ring(run: Sequence[Mapping[str, Any]] | Collective) -> Figure:
     with the sum of ranks 0 and 2.
 
     Raises:
-        ValueError: the records are not those of a ring, a send has no receive, the collective misses its goal, or
-            there are more ranks than have room.
+        ValueError: a send has no receive, or the collective misses its goal.
     """
-    num_ranks = run.num_ranks if isinstance(run, Collective) else len(run)
-    if not 2 <= num_ranks <= MOST_RANKS:
-        raise ValueError(f"the picture shows 2 to {MOST_RANKS} ranks; here are those of {num_ranks}")
     moments = _moments_of_collective(run) if isinstance(run, Collective) else _moments_of_ring(run)
     titles = _titles_of(run, moments)
     sentences = [_sentence_of(step, moment) for step, moment in enumerate(moments)]
@@ -82,17 +77,29 @@ def _titles_of(run: Sequence[Mapping[str, Any]] | Collective, moments: Sequence[
 
 
 def _moments_of_ring(records: Sequence[Mapping[str, Any]]) -> list[_Moment]:
-    for rank, record in enumerate(records):
-        lacking = ", ".join(sorted({"messages", "held", "sent"} - record.keys()))
-        require(not lacking, f"the record of rank {rank} has no {lacking}; a record has messages, held and sent")
-    num_steps = len(records[0]["sent"])
-    for rank, record in enumerate(records):
-        _check_lengths(rank, record, num_steps)
-    moments = []
-    for step in range(num_steps + 1):
-        hops = [_hop(records, rank, step - 1) for rank in range(len(records))] if step else []
-        moments.append(_Moment([[f"{record['held'][step]:g}"] for record in records], hops))
-    return moments
+    """What ranks hold before and after each step, in numbers."""
+    held = zip(*(record["held"] for record in records), strict=True)
+    hops = zip(*(_hops_of(records, rank) for rank in range(len(records))), strict=True)
+    return [
+        _Moment([[f"{number:g}"] for number in numbers], sent) for numbers, sent in zip(held, [(), *hops], strict=True)
+    ]
+
+
+def _hops_of(records: Sequence[Mapping[str, Any]], rank: int) -> Iterator[_Hop]:
+    """What a rank sent, step by step, each message checked against the ledger of its receiver."""
+    sends, numbers = _named(records[rank], "send"), records[rank]["sent"]
+    for step, ((_, peer, num_bytes), number) in enumerate(zip(sends, numbers, strict=True)):
+        received = tuple(_named(records[peer], "receive")[step])
+        require(
+            received == ("receive", rank, num_bytes),
+            f"rank {rank} sent {num_bytes} bytes to rank {peer} in step {step + 1}, and no rank {peer} received "
+            "them from it in that step",
+        )
+        yield _Hop(rank, peer, f"{number:g}", num_bytes)
+
+
+def _named(record: Mapping[str, Any], name: str) -> list[Sequence[Any]]:
+    return [message for message in record["messages"] if message[0] == name]
 
 
 def _moments_of_collective(collective: Collective) -> list[_Moment]:
@@ -100,45 +107,15 @@ def _moments_of_collective(collective: Collective) -> list[_Moment]:
     check(collective)
     moments: list[_Moment] = []
     before: Holdings = ()
-    for step, holding in enumerate(holdings(collective)):
-        hops = [_hop_of(transfer, before) for transfer in collective.rounds[step - 1]] if step else []
+    for holding, transfers in zip(holdings(collective), [(), *collective.rounds], strict=True):
+        hops = [_Hop(one.source, one.to, _content(one.chunk, before[one.source][one.chunk])) for one in transfers]
         moments.append(_Moment([[_content(*each) for each in enumerate(chunks)] for chunks in holding], hops))
         before = holding
     return moments
 
 
-def _hop_of(transfer: Transfer, before: Holdings) -> _Hop:
-    return _Hop(transfer.source, transfer.to, _content(transfer.chunk, before[transfer.source][transfer.chunk]))
-
-
 def _content(chunk: int, ranks: Sequence[int]) -> str:
     return chunk_name(chunk) + "".join(map(str, ranks))
-
-
-def _check_lengths(rank: int, record: Mapping[str, Any], num_steps: int) -> None:
-    """A send, a receive and a number for every step."""
-    counts = [len(_named(record, "send")), len(_named(record, "receive")), len(record["sent"]), len(record["held"]) - 1]
-    if set(counts) != {num_steps} or num_steps < 1:
-        raise ValueError(
-            f"rank {rank} has {counts[0]} sends, {counts[1]} receives, {counts[2]} numbers sent and {counts[3] + 1} "
-            f"held; rank 0 made {num_steps} steps, and each step needs one send and one receive of every rank"
-        )
-
-
-def _hop(records: Sequence[Mapping[str, Any]], rank: int, step: int) -> _Hop:
-    """The message that a rank sent in a step, checked against the ledger of its receiver."""
-    _, peer, num_bytes = _named(records[rank], "send")[step]
-    received = tuple(_named(records[peer], "receive")[step]) if 0 <= peer < len(records) else None
-    if received != ("receive", rank, num_bytes):
-        raise ValueError(
-            f"rank {rank} sent {num_bytes} bytes to rank {peer} in step {step + 1}, and no rank {peer} received "
-            "them from it in that step"
-        )
-    return _Hop(rank, peer, f"{records[rank]['sent'][step]:g}", num_bytes)
-
-
-def _named(record: Mapping[str, Any], name: str) -> list[Sequence[Any]]:
-    return [message for message in record["messages"] if message[0] == name]
 
 
 def _sentence_of(step: int, moment: _Moment) -> str:

@@ -18,7 +18,7 @@ class StageCut:
     """A chain of layers and the number of layers of each stage.
 
     Raises:
-        ValueError: the sizes do not describe a cut of these layers, or there is nothing to add up.
+        ValueError: the sizes do not describe a cut of these layers.
     """
 
     costs: Sequence[float]
@@ -26,11 +26,7 @@ class StageCut:
     names: Sequence[str]
 
     def __post_init__(self) -> None:
-        costs, count, sizes = list(self.costs), len(self.costs), list(self.sizes)
-        can_balance = min(costs, default=-1) >= 0 and sum(costs) > 0
-        require(can_balance, f"costs {costs} cannot be balanced; give at least one, none negative, not all 0")
-        names = f"{len(self.names)} names do not fit {count} layers; give one name per layer"
-        require(len(self.names) == count, names)
+        count, sizes = len(self.costs), list(self.sizes)
         is_cut = min(sizes, default=0) >= 1 and sum(sizes) == count
         require(is_cut, f"sizes {sizes} do not cut {count} layers; each is at least 1 and their sum {count}")
 
@@ -68,21 +64,16 @@ class StageCut:
         return f"{said} {devices} at most {self.bound} times as fast as one."
 
 
-def draw_cut(
-    costs_ms: Sequence[float],
-    sizes: Sequence[int],
-    names: Sequence[str] = (),
-    *,
-    title: str = "cost of each layer",
-) -> Figure:
+def draw_cut(costs_ms: Sequence[float], sizes: Sequence[int], names: Sequence[str], title: str) -> Figure:
     """A bar for each layer and a line for each cut; the slowest stage is bold, the sentence below says what it allows.
 
-    Example: `draw_cut([1, 1, 1, 1, 4], [2, 3])`. `sizes` are the numbers of layers of the stages.
+    Example: `draw_cut([1, 1, 4], [2, 1], ["embedding", "block", "head"], "forward of one batch")`. `sizes` are the
+    numbers of layers of the stages.
 
     Raises:
-        ValueError: the sizes do not describe a cut of these layers, or there is nothing to add up.
+        ValueError: the sizes do not describe a cut of these layers.
     """
-    cut = StageCut(costs_ms, sizes, names or _numbered(costs_ms))
+    cut = StageCut(costs_ms, sizes, names)
     top, title = max(costs_ms), f"{title}, engine: real"
     below = ["ms per layer; a line is a cut between two stages", *wrap(str(cut), _LINE)]
     with drawing(8.0, 0.3 * len(costs_ms) + 0.9 + 0.2 * len(below), layout="constrained") as fig:
@@ -94,17 +85,13 @@ def draw_cut(
         return figure(fig, f"{title}. {cut}")
 
 
-def draw_cuts(costs_ms: Sequence[float], names: Sequence[str] = ()) -> Figure:
+def draw_cuts(costs_ms: Sequence[float], names: Sequence[str]) -> Figure:
     """A row for each cut into two stages, as long as its stages cost; the slower stage and the best rows are bold.
 
-    Example: `draw_cuts([1, 1, 1, 1, 4])`, whose best row is `after layer 3`.
-
-    Raises:
-        ValueError: there are fewer than two layers, or there is nothing to add up.
+    Example: `draw_cuts([1, 1, 4], ["embedding", "block", "head"])`, whose best row is `after block`.
     """
-    require(len(costs_ms) >= 2, f"{len(costs_ms)} layers cannot be cut into two stages; give at least two")
     sizes = [(first, len(costs_ms) - first) for first in range(1, len(costs_ms))]
-    cuts = [StageCut(costs_ms, each, names or _numbered(costs_ms)) for each in sizes]
+    cuts = [StageCut(costs_ms, each, names) for each in sizes]
     best = min(cuts, key=lambda cut: max(cut.sums))
     title = "each cut into two stages, calculated from the measured costs"
     with drawing(8.0, 0.34 * len(cuts) + 0.8, layout="constrained") as fig:
@@ -119,10 +106,6 @@ def draw_cuts(costs_ms: Sequence[float], names: Sequence[str] = ()) -> Figure:
     return figure(fig, f"{title}. {'; '.join(rows)}. {told}")
 
 
-def _numbered(costs: Sequence[float]) -> list[str]:
-    return [f"layer {number}" for number in range(len(costs))]
-
-
 def _write(cost: float) -> str:
     return f"{write_number(cost)} ms"
 
@@ -132,11 +115,9 @@ def _draw_stages(axes: Axes, cut: StageCut, top: float) -> None:
     for number, (stage, cost) in enumerate(zip(cut.stages, cut.sums, strict=True)):
         is_slowest = number == cut.slowest
         look, weight = _look(is_slowest), "bold" if is_slowest else "normal"
-        axes.barh(stage, [cut.costs[layer] for layer in stage], height=0.7, **look)
-        for layer in stage:
-            beside: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
-            place = (cut.costs[layer], layer)
-            axes.annotate(_write(cut.costs[layer]), place, fontweight=weight, **beside)
+        costs = [cut.costs[layer] for layer in stage]
+        bars = axes.barh(stage, costs, height=0.7, **look)
+        axes.bar_label(bars, list(map(_write, costs)), padding=5, fontweight=weight)
         label = f"stage {number}: {_write(cost)}" + (" (slowest)" if is_slowest else "")
         axes.text(top * 1.22, (stage[0] + stage[-1]) / 2, label, va="center", fontweight=weight)
 

@@ -11,7 +11,7 @@ import traitlets
 
 from pllab.show.boxes import Labels, data_of, label_of
 from pllab.show.figures import Figure
-from pllab.show.theme import ENGINE_LABELS, name_of, ticks_of, write_seconds
+from pllab.show.theme import ENGINE_LABELS, NAMES, ticks_of, write_seconds
 from pllab.show.timeline_picture import describe_timeline, draw_timeline
 from pllab.show.widget import Widget, sources_of
 from pllab.timeline import Span, Timeline
@@ -25,9 +25,6 @@ class TimelinePlayer(Widget):
     Keys while the widget has the focus: left and right step, Home and End jump, space plays.
 
     Example: `TimelinePlayer(pipe.last_timeline)` at the end of a cell.
-
-    Raises:
-        ValueError: the timeline is empty.
     """
 
     _esm, _css = sources_of(__file__, "view.js", "boxes.js")
@@ -38,8 +35,6 @@ class TimelinePlayer(Widget):
     step = traitlets.Int(0, help="number of the moment shown, from 0").tag(sync=True)
 
     def __init__(self, timeline: Timeline, *, title: str = "", projector: bool = False) -> None:
-        if not timeline.spans:
-            raise ValueError("the timeline has no spans; run or simulate something first, then play it")
         self._timeline = timeline.from_zero()
         self._name = title
         super().__init__(view=_view_of(self._timeline, title), projector=projector)
@@ -47,13 +42,6 @@ class TimelinePlayer(Widget):
     def static(self) -> Figure:
         """The whole timeline as a figure."""
         return draw_timeline(self._timeline, titles=[self._name])
-
-    @traitlets.validate("step")
-    def _step_exists(self, proposal: Any) -> int:
-        step, last = int(proposal["value"]), len(self.view["frames"]) - 1
-        if not 0 <= step <= last:
-            raise traitlets.TraitError(f"step {step} does not exist; choose 0 to {last}")
-        return step
 
 
 def _view_of(timeline: Timeline, title: str) -> dict[str, Any]:
@@ -119,7 +107,7 @@ def _row_of(span: Span, labels: Labels) -> dict[str, Any]:
     """A span as the browser needs it: where, what colour, and the texts of the box."""
     return data_of(span, labels) | {
         "rank": span.rank,
-        "name": name_of(span.action.kind),
+        "name": NAMES[span.action.kind],
         "from": write_seconds(span.start),
         "to": write_seconds(span.end),
         "lasts": write_seconds(span.duration),

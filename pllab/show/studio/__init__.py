@@ -1,6 +1,6 @@
 """The bubble studio: schedules as a picture in which idle time is the figure.
 
-bubble_studio.py    the widget: its settings, its view, its files
+bubble_studio.py    the widget: its settings, its view, its page
 settings.py         families, sizes and costs, and the schedules that follow from them
 stage_costs.py      the cost of a stage for any cut of the model
 runs.py             runs on screen: their numbers in both measures, and their bytes

@@ -32,9 +32,9 @@ class Studio extends View {
       watchTheme(this.safely(() => { this.picture.paints = null; this.show(); })),
     );
     this.follow(["view"], () => this.answers.hear());
-    this.follow(["steady", "memory_limit", "running"], this.show);
+    this.follow(["steady", "running"], this.show);
     this.follow(this.options.inputs, () => this.controls.show());
-    this.follow(["delivery"], this.deliver);
+    this.follow(["page"], this.deliver);
   }
 
   // What is shown
@@ -144,16 +144,16 @@ class Studio extends View {
     return { ArrowLeft: walk(0, -1), ArrowRight: walk(0, 1), ArrowUp: walk(-1, 0), ArrowDown: walk(1, 0), Home: walk(0, -Infinity), End: walk(0, Infinity) };
   }
 
-  // Run and export
+  // Run, and hand out
   order(what) {
     this.orders = (this.orders ?? 0) + 1;
     this.set("order", { what, number: `${this.orders}-${performance.now()}` });
   }
   deliver() {
-    const { name, type, number } = this.get("delivery");
+    const { file, text, number } = this.get("page");
     if (number !== this.get("order").number) return;
-    const address = URL.createObjectURL(new Blob([this.get("file")], { type }));
-    element("a", { href: address, download: name }).click();
+    const address = URL.createObjectURL(new Blob([text], { type: "text/html" }));
+    element("a", { href: address, download: file }).click();
     setTimeout(() => URL.revokeObjectURL(address), 1000);
   }
 }

@@ -3,7 +3,7 @@
 Python makes the schedule and simulates it, the browser draws: one path for the picture, the numbers and the files.
 """
 
-from collections.abc import Callable, Sequence
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,30 +22,22 @@ from pllab.show.studio.settings import (
     STORIES,
     TOUR,
     Setting,
-    check_size,
     family_of,
     family_of_schedule,
     handed_out,
 )
-from pllab.show.studio.stage_costs import Profile
 from pllab.show.studio.studio_picture import describe_studio, draw_studio
-from pllab.show.widget import Run, Widget, check_run, limit_of, measure, sources_of
+from pllab.show.widget import Run, Widget, check_run, measure, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
 _SCRIPTS = "actions", "words", "scale", "rows", "memory", "plot", "picture", "answers", "foot", "controls"
 _SENT = {"sync": True, "echo_update": False}  # no echo to the browser, so one message less to wait for
 _INPUT = {**_SENT, "is_input": True}  # what a prediction depends on
-_FILES: dict[str, tuple[str, Callable[["BubbleStudio"], str | bytes]]] = {  # the button -> type and content
-    "PNG": ("image/png", lambda studio: studio.static().png),
-    "SVG": ("image/svg+xml", lambda studio: studio.static().svg),
-    "CSV": ("text/csv", lambda studio: studio.schedule.to_csv()),
-    "HTML": ("text/html", lambda studio: studio.export_html()),
-}
 
 
 class BubbleStudio(Widget):
-    """Choose a schedule, sizes, costs and a memory limit; the timeline, the memory and the bubble follow at once.
+    """Choose a schedule, sizes and costs; the timeline, the memory and the bubble follow at once.
 
     Idle time is the figure: one hatched slab per rank, and work lies on it. Pointing at an action lights the way of its
     micro-batch. `steady` counts as the papers do: steps follow each other without a barrier.
@@ -59,17 +51,16 @@ class BubbleStudio(Widget):
     screen, space plays. In a timeline, arrows follow a micro-batch, a click keeps it, plus and minus zoom, 0 shows
     all, Escape lets go and leaves the projector.
 
-    Example: `BubbleStudio("1F1B", 4, 8, compare="GPipe")` at the end of a cell. `run=` is a function from a schedule to
-    a measured timeline; the button "Run it" draws the measured run below the prediction. If the function has a
-    parameter `costs`, as `pllab.pipeline.run_emulated` has, it gets the costs on screen.
+    Example: `BubbleStudio("1F1B", 4, 8, compare="GPipe")` at the end of a cell. With `run=run_emulated` of
+    `pllab.pipeline`, or another function that is called as `run(schedule, costs=costs)` and returns a measured
+    timeline, the button "Run it" draws the measured run below the prediction.
     `BubbleStudio(schedule)` adds a schedule of your own to the families, with its own sizes.
 
     Args:
         family: name of the family, one of `pllab.show.studio.settings.FAMILIES`; or a schedule.
-        num_ranks: ranks, 1 to 64; 4, or those of the schedule.
-        num_microbatches: micro-batches, 1 to 512; 8, or those of the schedule.
+        num_ranks: ranks; 4, or those of the schedule.
+        num_microbatches: micro-batches; 8, or those of the schedule.
         costs: seconds for a rank's layers; if any has values per stage, all are for a stage.
-        memory_limit: the most micro-batches that fit, counted on all layers of a rank, or None.
         measured: the timeline of a run of this schedule, to draw below the prediction.
         compare: name of a second family for the same axis.
         run: runs a schedule and returns its measured timeline.
@@ -78,8 +69,8 @@ class BubbleStudio(Widget):
         timeout_s: how long a run may take.
 
     Raises:
-        ValueError: there is no such family, a size or the deadline is out of range, the costs are for another number of
-            stages, the schedule is illegal, or the measured timeline is not of the schedule.
+        ValueError: there is no such family, or it has no schedule of these sizes, the costs are for another number of
+            stages, the schedule is illegal, the measured timeline is not of it, or `timeout_s` is no number.
     """
 
     _esm, _css = sources_of(__file__, "view.js", *(f"studio/{name}.js" for name in _SCRIPTS))
@@ -93,19 +84,17 @@ class BubbleStudio(Widget):
     backward_weight = traitlets.Float(1.0, min=0.0).tag(**_INPUT)
     p2p = traitlets.Float(0.0, min=0.0, help="seconds a message travels").tag(**_INPUT)
     stage_costs = traitlets.Dict(help="stage number -> forward, input, weight; None as all others").tag(**_INPUT)
-    memory_limit = traitlets.Float(None, allow_none=True).tag(**_SENT)
     with_run = traitlets.Bool(True, help="whether a measured run of the schedule is drawn").tag(**_INPUT)
     steady = traitlets.Bool(False, help="whether steps follow each other without a barrier").tag(sync=True)
     running = traitlets.Bool(False, help="whether a run is under way").tag(sync=True)
-    options = traitlets.Dict(help="families, sizes of the steppers, what can be exported").tag(sync=True)
+    options = traitlets.Dict(help="families, sizes of the steppers, what can be done").tag(sync=True)
     stamp = traitlets.Float(0.0, help="when the browser was last touched, by its own clock").tag(**_SENT)
     view = traitlets.Dict(help="numbers and words").tag(sync=True)
     actions = traitlets.Bytes(help="columns as float32, see runs.py").tag(sync=True)
     compared = traitlets.Bytes().tag(sync=True)
     measured = traitlets.Bytes().tag(sync=True)
     order = traitlets.Dict(help="a button pressed: what, number").tag(**_SENT)
-    delivery = traitlets.Dict(help="name and type of the file asked for").tag(sync=True)
-    file = traitlets.Bytes().tag(sync=True)
+    page = traitlets.Dict(help="the page asked for: file, text, number").tag(sync=True)
 
     def __init__(
         self,
@@ -113,7 +102,6 @@ class BubbleStudio(Widget):
         num_ranks: int | None = None,
         num_microbatches: int | None = None,
         costs: Costs | None = None,
-        memory_limit: float | None = None,
         measured: Timeline | None = None,
         compare: str | None = None,
         run: Run | None = None,
@@ -135,12 +123,7 @@ class BubbleStudio(Widget):
             self._measured = self._run_of_screen(measured, note)
         self._request: Any = None
         self._answers = 0
-        super().__init__(
-            **self._setting.to_inputs(),
-            memory_limit=limit_of(memory_limit),
-            options=self._options(),
-            projector=projector,
-        )
+        super().__init__(**self._setting.to_inputs(), options=self._options(), projector=projector)
         self._draw(self._screen)
         self._follow()
         self.observe(self._follow, names=[*self._inputs, "stamp"])
@@ -161,7 +144,6 @@ class BubbleStudio(Widget):
             "in_ms": max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) < 1,
             "can_run": self._run is not None,
             "changes": [Held().changes.get(kind, 0.0) for kind in KINDS],
-            "exports": list(_FILES),
             "still": False,
         }
 
@@ -188,32 +170,24 @@ class BubbleStudio(Widget):
 
     def static(self) -> Figure:
         """The same timelines, staircases and numbers as a figure."""
-        return draw_studio(self._screen, self.memory_limit, self.steady)
+        return draw_studio(self._screen, self.steady)
 
-    def export_html(
-        self,
-        path: Path | str | None = None,
-        ranks: Sequence[int] = (2, 4, 8),
-        microbatches: Sequence[int] = (4, 8, 16, 32),
-    ) -> str:
+    def export_html(self, path: Path | str | None = None) -> str:
         """One HTML file that keeps its controls; it needs no kernel, no network and no other file.
 
-        Every family is simulated beforehand at these ranks and micro-batches and the present ones, with the present
-        costs.
+        Every family is simulated beforehand with the present costs, at 2, 4 and 8 ranks, at 4, 8, 16 and 32
+        micro-batches, and at the present sizes.
         """
         setting = self._drawn  # which the refused one on the controls is not
+        ranks, microbatches = sorted({2, 4, 8, setting.num_ranks}), sorted({4, 8, 16, 32, setting.num_microbatches})
         pages = handed_out(setting, self._families.values(), ranks, microbatches)
         if self._screen.measured:
-            pages |= {"measured": self._screen.measured}
-        options = {
-            "ranks": sorted({*ranks, setting.num_ranks}),
-            "microbatches": sorted({*microbatches, setting.num_microbatches}),
-            **{"still": True, "can_run": False, "exports": ["CSV"]},
-            "tour": [*self.options["tour"][:-1], self._own_stop(self._screen.measured)],
-        }
+            pages["measured"] = self._screen.measured
+        tour = [*self.options["tour"][:-1], self._own_stop(self._screen.measured)]
+        options = {"ranks": ranks, "microbatches": microbatches, "still": True, "can_run": False, "tour": tour}
         changes = {"options": self.options | options, "view": self.view | {"stamp": 0, "problem": ""}}
         values = values_of(self, **setting.to_inputs(), **changes, projector=True)
-        title, alt = self._screen.main.title, describe_studio(self._screen, self.memory_limit)
+        title, alt = self._screen.main.title, describe_studio(self._screen)
         page = to_page(title, alt, str(self._esm), str(self._css), values, pages)
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
@@ -221,26 +195,21 @@ class BubbleStudio(Widget):
 
     def _follow(self, _: Any = None) -> None:
         """Show the present settings: once for all traits that changed together, and in one message."""
-        try:
-            inputs = {name: getattr(self, name) for name in self._inputs}
-            setting = self._setting.after(inputs, self._families)
-        except ValueError as error:  # a stage without three costs
-            self._request = None
-            self._answer({**self.view, "problem": str(error)})
-            return
+        inputs = {name: getattr(self, name) for name in self._inputs}
         measured = self._measured if self.with_run else None
-        request = (setting, measured)
-        if request == self._request:
-            self.view = {**self.view, "stamp": self.stamp}  # nothing changed, but the browser waits for an answer
-            return
-        self._request, self._setting = request, setting
         with self.hold_sync():
             try:
+                setting = self._setting.after(inputs, self._families)
+                if (setting, measured) == self._request:
+                    self.view = {**self.view, "stamp": self.stamp}  # nothing changed; the browser waits for an answer
+                    return
+                self._request, self._setting = (setting, measured), setting
+                self._adopt(setting)
                 self._draw(setting.screen(measured))
                 self._drawn = setting
-            except ValueError as error:  # no such schedule: the picture stays
+            except ValueError as error:  # no such setting or schedule: the picture stays
+                self._request = None
                 self._answer({**self.view, "problem": str(error)})
-            self._adopt(setting)
 
     def _draw(self, screen: Screen) -> None:
         self._screen = screen
@@ -249,11 +218,9 @@ class BubbleStudio(Widget):
 
     def _adopt(self, setting: Setting) -> None:
         """Update the controls: another family has other stages, and a family of one schedule has its sizes."""
-        named = setting.named_profile()
         with self.hold_trait_notifications():
-            self.num_ranks, self.num_microbatches = setting.num_ranks, setting.num_microbatches
-            if Profile.of(self.stage_costs, named.stages_per_rank) != named:
-                self.stage_costs = named.stage_costs()
+            for name in ("num_ranks", "num_microbatches", "stage_costs"):
+                setattr(self, name, setting.to_inputs()[name])
 
     def _answer(self, view: dict[str, Any]) -> None:
         """Send the words with a number: the browser must draw new blocks even under the same words."""
@@ -262,17 +229,12 @@ class BubbleStudio(Widget):
         self.view = {**view, "missing": missing, "stamp": self.stamp, "number": self._answers}
 
     def _obey(self, _: Any = None) -> None:
-        """A button was pressed: run the schedule, or make a file."""
-        what = self.order.get("what")
-        if what == "run":
+        """A button was pressed: run the schedule, or make a page of it."""
+        if self.order["what"] == "run":
             self._run_it()
-        elif what in _FILES:
-            kind, make = _FILES[what]
-            content = make(self)
-            with self.hold_sync():
-                self.file = content.encode() if isinstance(content, str) else content
-                name = f"{self._screen.main.file}.{what.lower()}"
-                self.delivery = {"name": name, "type": kind, "number": self.order["number"]}
+        else:
+            name = re.sub(r"[^a-z0-9]+", "-", self._screen.main.title.lower()).strip("-")
+            self.page = {"file": f"{name}.html", "text": self.export_html(), "number": self.order["number"]}
 
     def _run_it(self) -> None:
         if self._run is None:
@@ -290,17 +252,3 @@ class BubbleStudio(Widget):
     def _run_of_screen(self, timeline: Timeline, note: str = "") -> Shown:
         """A run of the schedule on screen, and a word on its clock."""
         return replace(self._screen.main, measured=timeline, note=note)
-
-    @traitlets.validate("family", "compare", "num_ranks", "num_microbatches", "memory_limit")
-    def _exists(self, proposal: Any) -> Any:
-        name, value = proposal["trait"].name, proposal["value"]
-        try:
-            if name == "memory_limit":
-                return limit_of(value)
-            if name.startswith("num_"):
-                check_size(name, value)
-            elif value or name == "family":
-                family_of(value, self._families)
-        except ValueError as error:
-            raise traitlets.TraitError(str(error)) from None
-        return value

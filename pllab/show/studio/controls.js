@@ -5,10 +5,10 @@ class Controls {
   constructor(studio) {
     this.studio = studio;
     this.shows = [];
-    const { can_run: canRun, exports, ranks, microbatches } = studio.options;
+    const { can_run: canRun, still, ranks, microbatches } = studio.options;
     this.more = buttonOf("more\u2026", () => this.open(this.drawer.hidden), { class: "pl-more", "aria-expanded": "false" });
     this.run = buttonOf("Run it", () => studio.order("run"), { class: "pl-run", hidden: !canRun });
-    const page = buttonOf("HTML", () => studio.order("HTML"), { title: "a page that opens in any browser, to hand out", hidden: !exports.includes("HTML") });
+    const page = buttonOf("HTML", () => studio.order("HTML"), { title: "a page that opens in any browser, to hand out", hidden: still });
     const { projector } = studio;
     projector.title = "the picture fills the screen (f)";
     this.bar = element(
@@ -17,7 +17,7 @@ class Controls {
       this.stepper("num_ranks", "Ranks", "ranks", ranks), this.stepper("num_microbatches", "Micro-batches", "micro-batches", microbatches),
       this.measure(), this.run, element("span", { class: "pl-end" }, this.more, page, projector),
     );
-    this.drawer = this.drawerOf(exports.filter((kind) => kind !== "HTML"));
+    this.drawer = this.drawerOf();
     this.rove();
   }
   show() {
@@ -103,7 +103,7 @@ class Controls {
     if (isOpen) this.drawer.querySelector("input:not(:disabled), button").focus();
     else this.more.focus();
   }
-  drawerOf(exports) {
+  drawerOf() {
     const { studio } = this;
     const heading = (text) => element("strong", { class: "pl-heading" }, text);
     const [unit, scale] = studio.options.in_ms ? ["ms", 1e3] : ["s", 1];
@@ -113,10 +113,9 @@ class Controls {
       "div", { class: "pl-drawer", role: "dialog", "aria-label": "More controls", hidden: true },
       heading("Cost of one micro-batch on one rank"),
       ...costs.map(([trait, text]) => this.numberRow(`${text}, ${unit}`, trait, scale, isFixed)), ...(studio.options.still ? [] : [this.stageCosts(unit, scale)]),
-      heading("Picture"), this.numberRow("memory limit, micro-batches", "memory_limit", 1, { placeholder: "none", step: 0.5 }),
+      heading("Picture"),
       toolsOf("Player", buttonOf("Step back", () => studio.foot.stepBy(-1)), buttonOf("Step forward", () => studio.foot.stepBy(1))),
       toolsOf("View", buttonOf("\u2212", () => studio.picture.zoom(2), { "aria-label": "Zoom out" }), buttonOf("+", () => studio.picture.zoom(0.5), { "aria-label": "Zoom in" }), buttonOf("Fit", () => studio.picture.look(null))),
-      heading("Take it with you"), toolsOf("Export", ...exports.map((kind) => buttonOf(kind, () => studio.order(kind)))),
     );
     drawer.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
@@ -125,17 +124,14 @@ class Controls {
     });
     return drawer;
   }
-  /** A labelled number; an empty box is null where there is a placeholder, and else changes nothing. */
+  /** A labelled number; an empty box changes nothing. */
   numberRow(text, trait, scale, more) {
     const { studio } = this;
-    const read = () => {
-      const value = studio.get(trait);
-      box.value = value === null ? "" : Number((value * scale).toPrecision(4));
-    };
+    const read = () => { box.value = Number((studio.get(trait) * scale).toPrecision(4)); };
     const change = (event) => {
       if (Number(box.value) < 0) box.value = 0;
-      if (box.value === "" && !more.placeholder) read();
-      else studio.answers.ask({ [trait]: box.value === "" ? null : Number(box.value) / scale }, event);
+      if (box.value === "") read();
+      else studio.answers.ask({ [trait]: Number(box.value) / scale }, event);
     };
     const box = element("input", { type: "number", min: 0, step: "any", ...more, change });
     this.shows.push(() => document.activeElement !== box && read());

@@ -44,7 +44,7 @@ def values_of(widget: Widget, **changes: Any) -> dict[str, Any]:
     """The traits of a widget that a page begins with; bytes come with its runs."""
     values = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_") and name != "layout"}
     plain = {name: value for name, value in values.items() if not isinstance(value, bytes)}
-    return plain | {"order": {}, "delivery": {}} | changes
+    return plain | {"order": {}, "page": {}} | changes
 
 
 def to_page(title: str, alt: str, source: str, css: str, values: Mapping[str, Any], runs: Mapping[str, Shown]) -> str:
@@ -52,7 +52,7 @@ def to_page(title: str, alt: str, source: str, css: str, values: Mapping[str, An
 
     `alt` is the sentence shown if scripts are off. The runs travel deflated, as the browser inflates them.
     """
-    shown = {key: {**one.to_dict(), "csv": one.schedule.to_csv()} for key, one in runs.items()}
+    shown = {key: one.to_dict() for key, one in runs.items()}
     blocks = [one.columns.astype("<f4").tobytes() for one in runs.values()]
     state = json.dumps({"values": values, "runs": shown, "sizes": [len(block) for block in blocks]}).encode()
     packed = zlib.compress(len(state).to_bytes(4, "little") + state + b"".join(blocks), 9)

@@ -1,19 +1,15 @@
-// What the ranks hold: a staircase below each row, or one bar a rank where rows are low. Above the limit it is red.
+// What the ranks hold: a staircase below each row, or one bar a rank where rows are low.
 
 /** The most that fits on the scale of memory, which all plots share. */
-const mostHeld = (runs, limit) => Math.max(1, limit ?? 0, ...runs.flatMap((run) => run.most_held));
+const mostHeld = (runs) => Math.max(1, ...runs.flatMap((run) => run.most_held));
 
-/** Whether more is held than a limit allows, beyond rounding, as pllab.memory.is_over counts it. */
-const isOver = (held, limit) => limit !== null && held > limit + 1e-9;
-
-function drawMemory(ctx, run, scale, paints, { steady, limit, most, changes }) {
+function drawMemory(ctx, run, scale, paints, { steady, most, changes }) {
   for (let rank = 0; rank < run.actions.numRanks; rank += 1) {
     const floor = Math.round(scale.y(rank) + scale.box + scale.mem) + 0.5;
     const level = (held) => floor - Math.round((held / most) * (scale.mem - 3)); // on whole pixels, or lines blur
     const stairs = (run.held[rank] ??= heldOf(run.actions, rank, changes, run.unit));
     drawStairs(ctx, run, scale, paints, { stairs, floor, level, steady });
-    if (limit !== null) drawLimit(ctx, run, scale, paints, { stairs, floor, level, steady, limit, rank });
-    writePeak(ctx, run, scale, paints, { stairs, floor, level, limit, rank });
+    writePeak(ctx, run, scale, paints, { stairs, floor, level, rank });
   }
 }
 
@@ -44,31 +40,8 @@ function drawStairs(ctx, run, scale, paints, how) {
   ctx.stroke();
 }
 
-/** The limit as a line, strong where it is exceeded, and what lies above it in red. */
-function drawLimit(ctx, run, scale, paints, how) {
-  const y = Math.round(how.level(how.limit)) + 0.5;
-  const over = isOver(run.most_held[how.rank], how.limit);
-  if (over) {
-    clipTo(ctx, scale.left, 0, scale.inner, y);
-    traceStairs(ctx, run, scale, how);
-    ctx.lineTo(scale.left + scale.inner, how.floor);
-    ctx.fillStyle = paints.look.over;
-    ctx.fill();
-    ctx.restore();
-  }
-  ctx.save();
-  ctx.strokeStyle = paints.look.over;
-  ctx.globalAlpha *= over ? 1 : 0.4;
-  ctx.setLineDash([2, 3]);
-  ctx.beginPath();
-  ctx.moveTo(scale.left, y);
-  ctx.lineTo(scale.left + scale.inner, y);
-  ctx.stroke();
-  ctx.restore();
-}
-
 /** The most a rank holds, above its staircase where there is room, else on it. */
-function writePeak(ctx, run, scale, paints, { stairs, floor, level, limit, rank }) {
+function writePeak(ctx, run, scale, paints, { stairs, floor, level, rank }) {
   const peak = run.most_held[rank];
   const at = stairs.find(([, held]) => held >= peak - 1e-6)?.[0] ?? 0;
   const px = Math.min(Math.round(scale.em * 0.86), scale.mem - 3);
@@ -79,14 +52,14 @@ function writePeak(ctx, run, scale, paints, { stairs, floor, level, limit, rank 
   ctx.font = paints.font(px, 650);
   ctx.textAlign = "left";
   Object.assign(ctx, { lineWidth: 2.5, lineJoin: "round", strokeStyle: isAbove ? paints.look.ground : paints.look.held });
-  ctx.fillStyle = isOver(peak, limit) ? paints.look.over_text : paints.look.ink;
+  ctx.fillStyle = paints.look.ink;
   const text = (rank ? "" : "holds ") + writeCount(peak);
   ctx.strokeText(text, x, y + 0.5);
   ctx.fillText(text, x, y + 0.5);
 }
 
 /** One bar a rank, right of its row, all on one scale. */
-function drawBars(ctx, run, scale, paints, { limit, most }) {
+function drawBars(ctx, run, scale, paints, { most }) {
   const font = Math.round(scale.em * 0.86);
   const [x, wide] = [scale.left + scale.inner + scale.em * 0.7, scale.em * 3.4];
   ctx.font = paints.font(font);
@@ -94,18 +67,14 @@ function drawBars(ctx, run, scale, paints, { limit, most }) {
   ctx.fillStyle = paints.look.soft;
   ctx.fillText("holds at most", x - 2, scale.top - scale.em * 0.62);
   run.most_held.forEach((held, rank) => {
-    const high = scale.box + (scale.gap ? 0 : 0.5);
-    const fits = isOver(held, limit) ? limit : held;
     ctx.fillStyle = paints.look.held_line;
-    ctx.fillRect(x, scale.y(rank), (fits / most) * wide, high);
-    ctx.fillStyle = paints.look.over;
-    if (held > fits) ctx.fillRect(x + (fits / most) * wide, scale.y(rank), ((held - fits) / most) * wide, high);
+    ctx.fillRect(x, scale.y(rank), (held / most) * wide, scale.box + (scale.gap ? 0 : 0.5));
   });
   ctx.font = paints.font(font, 650);
   const last = run.most_held.length - 1;
   run.most_held.forEach((held, rank) => {
     if (scale.pitch <= font && rank > 0 && rank < last) return;
-    ctx.fillStyle = isOver(held, limit) ? paints.look.over_text : paints.look.ink;
+    ctx.fillStyle = paints.look.ink;
     ctx.fillText(writeCount(held), x + (held / most) * wide + 4, Math.min(scale.height - 5, scale.y(rank) + scale.box / 2));
   });
 }

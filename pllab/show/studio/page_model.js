@@ -3,7 +3,7 @@
 class PageModel {
   constructor({ values, runs }, blocks) {
     this.values = values;
-    this.runs = runs; // "family|ranks|micro-batches" -> numbers and CSV
+    this.runs = runs; // "family|ranks|micro-batches" -> numbers
     this.blocks = blocks; // the same -> bytes of the actions
     this.reacts = {};
     this.answer();
@@ -19,7 +19,6 @@ class PageModel {
   save_changes() {
     const changed = [...(this.changed ?? [])];
     this.changed = null;
-    if (changed.includes("order")) this.deliver();
     if (changed.includes("stamp")) this.answer();
     for (const name of changed) this.tell(`change:${name}`);
   }
@@ -49,13 +48,6 @@ class PageModel {
     if (!problem) [this.values.actions, this.values.compared, this.values.measured] = keys.map((key, at) => (runs[at] ? this.blocks[key] : new DataView(new ArrayBuffer(0))));
     this.values.view = { runs: problem ? view.runs : runs, problem, missing, stamp };
     this.tell("change:view");
-  }
-  /** The schedule on screen as a file. */
-  deliver() {
-    const { order, view } = this.values;
-    this.values.file = view.runs[0].csv;
-    this.values.delivery = { name: `${view.runs[0].file}.csv`, type: "text/csv", number: order.number };
-    this.tell("change:delivery");
   }
 }
 

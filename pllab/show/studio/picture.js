@@ -59,8 +59,7 @@ class Picture {
     this.studio.tell();
   }
   memoryNow() {
-    const limit = this.get("memory_limit");
-    return { steady: this.steady, limit, most: mostHeld(this.runs, limit), changes: this.get("options").changes };
+    return { steady: this.steady, most: mostHeld(this.runs), changes: this.get("options").changes };
   }
   whole() {
     return wholeOf(this.runs, this.steady);

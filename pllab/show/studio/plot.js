@@ -29,11 +29,9 @@ class Plot {
     this.big.textContent = writePercent(measure.bubble_fraction);
     this.big.classList.toggle("pl-none", measure.bubble_fraction < 5e-4);
     this.big.title = `idle over all time of the ranks; idle over busy time is ${writePercent(measure.bubble_overhead)}`;
-    const limit = studio.get("memory_limit");
     const held = Math.max(...run.most_held);
-    const over = isOver(held, limit) ? `: over the limit of ${writeCount(limit)}` : "";
     const [length, more] = this.differences(measure, held);
-    const holds = element("span", { class: over ? "pl-over" : null }, `holds ${writeCount(held)}${this.number ? "" : " micro-batches"}${more}${over}`);
+    const holds = `holds ${writeCount(held)}${this.number ? "" : " micro-batches"}${more}`;
     this.of.textContent = `bubble fraction, ${run.engine}`;
     this.rest.replaceChildren(`${studio.steady ? "a step every" : "one step"} ${writeSeconds(measure.length_s)}${length} \u00b7 `, holds);
     this.pic.setAttribute("aria-label", `${run.title}, ${run.engine}: bubble fraction ${this.big.textContent}. Arrow keys follow a micro-batch, plus and minus zoom, space plays.`);

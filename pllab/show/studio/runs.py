@@ -1,6 +1,5 @@
 """The runs on a studio's screen: their numbers, and the bytes that the browser draws."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,11 +122,6 @@ class Shown:
         """The idle time of a measured run by cause, all of it; a prediction has none to explain."""
         return idle_causes(self.schedule, self.timeline, self.costs) if self.measured else ()
 
-    @property
-    def file(self) -> str:
-        """The title as the name of a file: `1f1b-4-ranks-8-micro-batches`."""
-        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
-
     def to_dict(self) -> dict[str, Any]:
         """The data for the browser apart from the actions."""
         return {
@@ -135,7 +129,6 @@ class Shown:
             "engine": self.engine_words,
             "is_measured": self.engine != "simulated",
             "title": self.title,
-            "file": self.file,
             "unit": 1 / self.schedule.stages_per_rank,
             "num_stages": self.schedule.num_stages,
             "most_held": self.most_held,

@@ -16,7 +16,7 @@ from pllab.arguments import require
 from pllab.schedule import FAMILIES as PUBLISHED
 from pllab.schedule import Schedule, check
 from pllab.show.studio.runs import Screen, Shown, sizes_of
-from pllab.show.studio.stage_costs import WORK, Profile, Unseen, costs_of_stages, split_costs
+from pllab.show.studio.stage_costs import WORK, Given, Profile, costs_of_stages, split_costs
 from pllab.simulate import Costs
 
 Sizes = tuple[int | None, int | None]  # ranks and micro-batches that were asked for
@@ -24,7 +24,6 @@ Sizes = tuple[int | None, int | None]  # ranks and micro-batches that were asked
 MOST_RANKS = 64
 MOST_MICROBATCHES = 512
 MOST_TRIED = 128  # ranks times micro-batches up to which every family is tried out
-MOST_HANDED_OUT = 1024  # ranks times micro-batches of a setting that a page has for every family
 
 STORIES = {  # what a family shows, in a sentence for a lecture
     "GPipe": "Look at the wedge in the middle: all forwards come first, so each rank waits for the last one's turn.",
@@ -109,11 +108,7 @@ def family_of_schedule(schedule: Schedule) -> FamilyChoice:
 
 @dataclass(frozen=True)
 class Setting:
-    """Everything a prediction depends on. `costs` are for the layers of a rank, the profile for parts of them.
-
-    Raises:
-        ValueError: a size is out of range.
-    """
+    """Everything a prediction depends on. `costs` are for the layers of a rank, the profile for parts of them."""
 
     family: FamilyChoice
     compare: FamilyChoice | None
@@ -121,24 +116,19 @@ class Setting:
     num_microbatches: int
     costs: Costs
     profile: Profile
-    unseen: Unseen
-
-    def __post_init__(self) -> None:
-        check_size("num_ranks", self.num_ranks)
-        check_size("num_microbatches", self.num_microbatches)
+    given: Given
 
     @classmethod
     def first(cls, family: FamilyChoice, compare: FamilyChoice | None, sizes: Sizes, costs: Costs) -> "Setting":
         """The first setting of a studio: 4 ranks and 8 micro-batches, or the sizes of the only schedule.
 
         Raises:
-            ValueError: a size is out of range, or the costs are for another number of stages.
+            ValueError: the costs are for another number of stages.
         """
         usual = family.sizes or (4, 8)
         ranks, microbatches = (first if size is None else size for size, first in zip(sizes, usual, strict=True))
-        check_size("num_ranks", ranks)
-        dials, profile, unseen = split_costs(costs, ranks, family.stages_per_rank)
-        return cls(family, compare, ranks, microbatches, dials, profile, unseen)
+        dials, profile, given = split_costs(costs, ranks, family.stages_per_rank)
+        return cls(family, compare, ranks, microbatches, dials, profile, given)
 
     def after(self, inputs: Mapping[str, Any], families: Mapping[str, FamilyChoice]) -> "Setting":
         """The next setting, from the inputs of the controls.
@@ -147,9 +137,10 @@ class Setting:
         Another family of one schedule brings its sizes.
 
         Raises:
-            ValueError: there is no such family, a size is out of range, or a stage does not have three costs.
+            ValueError: there is no such family.
         """
-        profile = Profile.of(inputs["stage_costs"], self.family.stages_per_rank)
+        cells = {stage: tuple(values) for stage, values in inputs["stage_costs"].items()}
+        profile = Profile(cells, self.family.stages_per_rank)
         setting = Setting(
             family_of(inputs["family"], families),
             family_of(inputs["compare"], families) if inputs["compare"] else None,
@@ -157,7 +148,7 @@ class Setting:
             inputs["num_microbatches"],
             Costs(*(inputs[name] for name in (*WORK, "p2p"))),
             self.profile if profile == self.named_profile() else profile,
-            self.unseen,
+            self.given,
         )
         sizes = setting.family.sizes
         if setting.family == self.family or sizes is None:
@@ -172,12 +163,12 @@ class Setting:
             "num_ranks": self.num_ranks,
             "num_microbatches": self.num_microbatches,
             **{name: getattr(self.costs, name) for name in (*WORK, "p2p")},
-            "stage_costs": self.named_profile().stage_costs(),
+            "stage_costs": dict(self.named_profile().cells),
         }
 
     def costs_of(self, family: FamilyChoice) -> Costs:
         """The costs of a family's stages; every family costs the same in total."""
-        return costs_of_stages(self.num_ranks, family.stages_per_rank, self.costs, self.profile, self.unseen)
+        return costs_of_stages(self.num_ranks, family.stages_per_rank, self.costs, self.profile, self.given)
 
     def named_profile(self) -> Profile:
         """The costs of single stages, by the stages of the family on screen."""
@@ -218,32 +209,12 @@ class Setting:
 def handed_out(
     setting: Setting, families: Iterable[FamilyChoice], ranks: Iterable[int], microbatches: Iterable[int]
 ) -> dict[str, Shown]:
-    """The runs of a hand-out by `family|ranks|micro-batches`: every family at these sizes and those of the setting.
+    """The runs of a hand-out by `family|ranks|micro-batches`: every family at these sizes.
 
-    What a family has no schedule for is left out. At large sizes only what is on screen is there.
-
-    Raises:
-        ValueError: a size is out of range.
+    What a family has no schedule for is left out.
     """
-    own = setting.num_ranks, setting.num_microbatches
-    asked = list(product(ranks, microbatches))
     runs = {}
-    for family, p, m in product(families, dict.fromkeys([*ranks, own[0]]), dict.fromkeys([*microbatches, own[1]])):
-        on_screen = (p, m) == own and family in (setting.family, setting.compare)
-        is_small = (p, m) in asked or p * m <= MOST_HANDED_OUT
-        if on_screen or is_small:
-            at = replace(setting, num_ranks=p, num_microbatches=m)
-            with suppress(ValueError):  # some families ask for more micro-batches, and one schedule has its own sizes
-                runs[f"{family.name}|{p}|{m}"] = at.shown(family)
+    for family, p, m in product(families, ranks, microbatches):
+        with suppress(ValueError):  # some families ask for more micro-batches, and one schedule has its own sizes
+            runs[f"{family.name}|{p}|{m}"] = replace(setting, num_ranks=p, num_microbatches=m).shown(family)
     return runs
-
-
-def check_size(name: str, value: int) -> None:
-    """Refuse a size out of range.
-
-    Raises:
-        ValueError: the size is out of range.
-    """
-    most = {"num_ranks": MOST_RANKS, "num_microbatches": MOST_MICROBATCHES}[name]
-    if not 1 <= value <= most:
-        raise ValueError(f"{name} is {value}; choose 1 to {most}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from pllab.memory import is_over
 from pllab.show.boxes import draw_held, draw_work
 from pllab.show.figures import Figure, figure
 from pllab.show.studio.runs import Screen, Shown
@@ -13,7 +12,7 @@ _BAND, _HELD = (-0.46, 0.56), 0.3  # of a row: its boxes, and the memory below t
 _STEADY_MARGINS = (-0.07, 1.06)  # of the longest step, where the steps before and after begin to show
 
 
-def draw_studio(screen: Screen, memory_limit: float | None = None, steady: bool = False) -> Figure:
+def draw_studio(screen: Screen, steady: bool = False) -> Figure:
     """Every run on screen with its numbers: idle time is hatched, work lies on it, the memory of a rank below its row.
 
     A measured run is drawn below its prediction, on the same axis. `steady` draws steps that follow each other without
@@ -22,7 +21,7 @@ def draw_studio(screen: Screen, memory_limit: float | None = None, steady: bool 
     runs = [one for one in (screen.main, screen.measured, screen.compared) if one]
     longest = max(one.makespan for one in runs)
     low, high = (share * longest for share in (_STEADY_MARGINS if steady else (0.0, 1.0)))
-    most = max(memory_limit or 0.0, 1.0, *(peak for one in runs for peak in one.most_held))
+    most = max(1.0, *(peak for one in runs for peak in one.most_held))
     shown = [(_title_of(one, steady), one.timeline, min(0.62, 5.0 / one.timeline.num_ranks)) for one in runs]
     with panels(shown, (low, high)) as (fig, drawn):
         for panel, one in zip(drawn, runs, strict=True):
@@ -31,23 +30,21 @@ def draw_studio(screen: Screen, memory_limit: float | None = None, steady: bool 
             for by_s in shifts:
                 others = panel.boxes(_BAND, by_s)
                 draw_work(panel.axes, others, least=panel.least, paint=(LIGHT.held, LIGHT.held_line))
-            _draw_staircases(panel, one, (0.0, *shifts), most, memory_limit)
-        return figure(fig, describe_studio(screen, memory_limit, steady))
+            _draw_staircases(panel, one, (0.0, *shifts), most)
+        return figure(fig, describe_studio(screen, steady))
 
 
-def describe_studio(screen: Screen, memory_limit: float | None = None, steady: bool = False) -> str:
+def describe_studio(screen: Screen, steady: bool = False) -> str:
     """Sizes and numbers in a sentence for each run."""
     sentences = []
     for one in filter(None, screen):
         measure = one.steady if steady else one.step
         length = "a step every" if steady else "makespan"
-        held = max(one.most_held)
-        limit = f", over the limit of {write_number(memory_limit or 0.0)}" if is_over(held, memory_limit) else ""
         sentences.append(
             f"{one.title}, {one.engine_words}: {length} {write_seconds(measure.length_s)}, "
             f"bubble fraction {write_percent(measure.bubble_fraction)}, "
             f"bubble overhead {write_percent(measure.bubble_overhead)}, "
-            f"at most {count_of(held, 'micro-batch')} held by a rank{limit}"
+            f"at most {count_of(max(one.most_held), 'micro-batch')} held by a rank"
         )
     return "; ".join(sentences)
 
@@ -60,10 +57,8 @@ def _title_of(one: Shown, steady: bool) -> str:
     return f"{one.name}, {one.engine_words}: {bubble}, {length}, holds {held} micro-batches"
 
 
-def _draw_staircases(
-    panel: Panel, one: Shown, shifts: Sequence[float], most: float, memory_limit: float | None
-) -> None:
-    """The memory of each rank below its row, in every step; what is above the limit is red."""
+def _draw_staircases(panel: Panel, one: Shown, shifts: Sequence[float], most: float) -> None:
+    """The memory of each rank below its row, in every step."""
     scale = panel.per_second
     low, high = panel.axes.get_xlim() if len(shifts) > 1 else (0.0, one.makespan * scale)
     for rank in range(len(one.most_held)):
@@ -72,5 +67,4 @@ def _draw_staircases(
         moved = [((time + by_s) * scale, count) for by_s in sorted(shifts) for time, count in steps]
         held = dict([(low, 0.0), *moved, (high, 0.0)])
         tops = [floor - _HELD * count / one.schedule.stages_per_rank / most for count in held.values()]
-        limit = None if memory_limit is None else floor - _HELD * memory_limit / most - 1e-6
-        draw_held(panel.axes, list(held), tops, floor, limit)
+        draw_held(panel.axes, list(held), tops, floor, None)

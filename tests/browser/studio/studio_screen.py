@@ -14,7 +14,7 @@ PREPARE = f"""async (source) => {{
   {bench.LOAD}
   window.parts ??= await load(source +
     "\\nexport {{ scaleOf, readActions, linksOf, labelOf, heldOf, runOf }};" +
-    "\\nexport {{ writeCount, writeSeconds, writePercent, roundStep, mix, isOver }};");
+    "\\nexport {{ writeCount, writeSeconds, writePercent, roundStep, mix }};");
   if (window.written) return;
   window.written = [];
   const fill = CanvasRenderingContext2D.prototype.fillText;
@@ -104,8 +104,8 @@ def mount(page, studio):
     return root
 
 
-def run_slowly(schedule):
-    """A run a tenth slower than predicted."""
+def run_slowly(schedule, costs):
+    """A run a tenth slower than predicted with costs of 1 s."""
     return recorded(simulate(schedule), slower=1.1)
 
 

@@ -76,6 +76,7 @@ def test_costs_carry_their_unit_on_a_projector_too(chromium_page):
     expect(Plot(root).rest).to_contain_text(f"one step {write_seconds(studio.timeline.makespan)}")
     assert [studio.costs.duration(stage, Kind.W) for stage in (2, 1)] == pytest.approx([0.048, 0.016])
     drawer.get_by_role("button", name="Same for all").click()
+    assert studio.stage_costs == {}
     expect(drawer.get_by_role("spinbutton", name="W of stage 2, ms")).to_have_value("")
     assert studio.costs.num_stages is None
 
@@ -84,7 +85,6 @@ def test_a_box_that_is_typed_in_is_never_rewritten(chromium_page, root, studio):
     """Answers arrive, other inputs change and the studio redraws between two digits."""
     open_drawer(root).get_by_text("Costs per stage").click()
     for family, name, typed in (
-        ("GPipe", "memory limit, micro-batches", "20"),
         ("1F1B", "F of stage 1, s", "30"),
         ("interleaved 1F1B", "forward F, s", "20"),
         ("ZB-H2", "Ranks", "10"),
@@ -104,22 +104,8 @@ def test_a_box_that_is_typed_in_is_never_rewritten(chromium_page, root, studio):
         chromium_page.keyboard.press("Enter")
         chromium_page.wait_for_function("model.get('view').stamp === model.get('stamp')")
         expect(box).to_have_value(typed)
-    assert (studio.memory_limit, studio.forward, studio.num_ranks, studio.num_microbatches) == (20, 20, 10, 10)
+    assert (studio.forward, studio.num_ranks, studio.num_microbatches) == (20, 10, 10)
     assert studio.stage_costs["1"][0] == 30
-
-
-def test_a_limit_that_is_exceeded_is_red_everywhere(chromium_page):
-    studio = show.BubbleStudio("GPipe", 4, 8, compare="1F1B", memory_limit=5)
-    root = mount(chromium_page, studio)
-    plot, other = Plot(root, 0), Plot(root, 1)
-    expect(plot.rest.locator(".pl-over")).to_have_text("holds 8 micro-batches: over the limit of 5")
-    expect(other.rest.locator(".pl-over")).to_have_count(0)
-    place = plot.at(1, 12.0)
-    column = [colour for colour, _ in plot.pixels(place.x, place.y + place.box + 1, 1, place.mem)]
-    assert LIGHT.over in column and LIGHT.held in column
-    assert column.index(LIGHT.over) < column.index(LIGHT.held), "what is above the limit is red"
-    bench.enter(open_drawer(root).get_by_role("spinbutton", name="memory limit"), "8")
-    expect(plot.rest.locator(".pl-over")).to_have_count(0)
 
 
 # Keys
@@ -238,10 +224,8 @@ def test_keys_and_buttons_zoom_and_come_back(chromium_page, root):
 # Files
 
 
-def test_exports_are_downloads(chromium_page, root, studio):
-    drawer = open_drawer(root)
-    for kind in ("PNG", "SVG", "CSV", "HTML"):
-        with chromium_page.expect_download() as download:
-            (root if kind == "HTML" else drawer).get_by_role("button", name=kind, exact=True).click()
-        assert download.value.suggested_filename == f"1f1b-4-ranks-8-micro-batches.{kind.lower()}"
-        assert download.value.path().read_bytes() == studio.file
+def test_the_page_is_a_download(chromium_page, root, studio):
+    with chromium_page.expect_download() as download:
+        root.get_by_role("button", name="HTML", exact=True).click()
+    assert download.value.suggested_filename == "1f1b-4-ranks-8-micro-batches.html"
+    assert download.value.path().read_text(encoding="utf-8") == studio.page["text"]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pllab import show
-from pllab.memory import is_over
 from pllab.schedule import needs
 from pllab.show.studio.settings import FAMILIES
 from pllab.show.theme import LIGHT, mix, round_step, write_number, write_percent, write_seconds
@@ -98,10 +97,3 @@ def test_steps_of_an_axis_and_tints_are_as_on_paper(chromium_page, root):
     tints = [(hue, LIGHT.ground, share / 100) for hue in LIGHT.hues.values() for share in range(0, 101, 3)]
     mixed = chromium_page.evaluate("all => all.map((one) => window.parts.mix(...one))", tints)
     assert [one.upper() for one in mixed] == [mix(*one) for one in tints]
-
-
-def test_python_and_the_browser_have_one_bound_for_what_is_over_a_limit(chromium_page, root):
-    cases = [(1 + 5e-10, 1), (1 + 1e-9, 1), (1 + 2e-9, 1), (1 + 5e-7, 1), (0.5, 1), (9, None)]
-    assert [is_over(*one) for one in cases] == [False, False, True, True, False, False]
-    over = chromium_page.evaluate("all => all.map((one) => window.parts.isOver(...one))", cases)
-    assert over == [is_over(*one) for one in cases]

@@ -78,7 +78,9 @@ def test_without_a_run_the_last_stop_is_dimmed_and_says_what_is_missing(chromium
 
 def test_beside_the_tour_next_leads_to_its_first_stop_and_a_run_under_way_is_not_asked_for(chromium_page):
     asked = []
-    studio = show.BubbleStudio("ZB-V", 4, 8, run=lambda schedule: asked.append(schedule) or run_slowly(schedule))
+    studio = show.BubbleStudio(
+        "ZB-V", 4, 8, run=lambda schedule, costs: asked.append(schedule) or run_slowly(schedule, costs)
+    )
     root = mount(chromium_page, studio)
     expect(root.get_by_role("button", name="Back", exact=True)).to_be_disabled()
     root.get_by_role("button", name="Run it").focus()
@@ -97,8 +99,8 @@ def test_beside_the_tour_next_leads_to_its_first_stop_and_a_run_under_way_is_not
 
 def test_a_run_that_was_given_is_the_last_stop_in_the_hand_out_too(chromium_page, tmp_path):
     mine = Schedule(one_f_one_b(3, 4).rows, "mine")
-    studio = show.BubbleStudio(mine, measured=run_slowly(mine))
-    (tmp_path / "studio.html").write_text(studio.export_html(ranks=[3], microbatches=[4]), encoding="utf-8")
+    studio = show.BubbleStudio(mine, measured=run_slowly(mine, Costs()))
+    (tmp_path / "studio.html").write_text(studio.export_html(), encoding="utf-8")
     root = mount(chromium_page, studio)
     for page_too in (False, True):
         if page_too:

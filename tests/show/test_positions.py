@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pllab.schedule import Action, Kind, Schedule, gpipe, one_f_one_b, problems
-from pllab.show.editor.edits import Position, first_gap, merge, move, place_of, split
+from pllab.show.editor.positions import Position, merge, move, place_of, split
 
 SMALL = Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]])
-V = Schedule.of([["0F0", "3F0", "3I0", "3W0", "0B0"], ["1F0", "2F0", "2B0", "1B0"]])
 
 
 @st.composite
@@ -53,35 +52,17 @@ def test_merging_undoes_a_split_and_the_work_stays_the_same(position):
 
 
 @given(positions())
-def test_splitting_all_and_merging_all_is_complete_and_no_order_gains_or_loses_work(position):
+def test_splitting_all_is_splitting_each(position):
     schedule, _ = position
-    halves = Position(schedule).split_all()
-    assert Kind.B not in {action.kind for action in halves.board.actions()}
-    assert first_gap(halves.board) == first_gap(schedule) == ""
-    whole = halves.merge_all()
-    assert not whole.board.is_split
-    assert whole.split_all().merge_all() == whole
+    halves = schedule
+    for action in schedule.actions():
+        halves = split(halves, action) if action.kind is Kind.B else halves
+    assert Position(schedule).split_all().board == halves
 
 
 def test_a_merge_of_halves_that_stand_apart_takes_the_place_of_the_first():
     apart = Schedule.of([["0F0", "0I0", "0F1", "0W0"]])
     assert merge(apart, Action.parse("0W0")) == Schedule.of([["0F0", "0B0", "0F1"]])
-
-
-@pytest.mark.parametrize(
-    ("rows", "sentence"),
-    [
-        ([["0F0"]], "0B0 is missing"),
-        ([["0F0", "0F0", "0B0"]], "0F0 is scheduled 2 times"),
-        ([["0F0", "0B0"], ["0F1", "0B1"]], "stage 0 is on rank 0"),
-        ([["0B1", "0F1", "0B0", "0F0"]], ""),
-        ([[str(action) for action in reversed(row)] for row in V.rows], ""),
-    ],
-)
-def test_what_no_move_can_mend_is_told_from_a_bad_order(rows, sentence):
-    schedule = Schedule.of(rows)
-    assert problems(schedule)
-    assert first_gap(schedule).startswith(sentence) and bool(first_gap(schedule)) is bool(sentence)
 
 
 @given(positions(), st.data())
@@ -100,11 +81,8 @@ def test_what_is_placed_on_an_emptied_board_is_all_there_was_and_keeps_its_rank(
         here.place(action)
 
 
-def test_on_a_half_filled_board_all_is_split_and_only_whole_pairs_are_merged():
+def test_on_a_half_filled_board_all_is_split():
     half = Position(SMALL).emptied().place(Action.parse("0F0")).place(Action.parse("0B0"))
     halves = half.split_all()
     assert halves.board.rows[0] == Schedule.of([["0F0", "0I0", "0W0"]]).rows[0]
     assert Kind.B not in {action.kind for action in halves.whole().actions()}
-    assert halves.merge_all() == half
-    torn = Position(SMALL).split_all().emptied().place(Action.parse("0F0")).place(Action.parse("0I0"))
-    assert [str(action) for action in torn.merge_all().board.actions()] == ["0F0", "0I0"]
