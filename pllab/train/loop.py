@@ -16,9 +16,8 @@ import torch
 from torch.profiler import profile, schedule, supported_activities
 
 from pllab import comm
-from pllab.arguments import require
 from pllab.comm.devices import synchronize
-from pllab.data import IGNORED, Collate, partition_dataset
+from pllab.data import Collate, partition_dataset
 from pllab.pipeline.lanes import every_lane
 from pllab.simulate import simulate
 from pllab.timeline import Timeline
@@ -30,12 +29,13 @@ from pllab.train.metrics import (
     EpochMetrics,
     RankOutcome,
     StepMetrics,
+    TrainResult,
     log_epoch,
     measured_peak_flops,
     peak_memory_bytes,
     reset_peak_memory,
+    save_result,
 )
-from pllab.train.results import TrainResult, open_workdir
 from pllab.train.trainers import StepRecord, Trainer, losses_of_all, make_trainer
 
 OnProgress = Callable[[dict[str, Any]], None]
@@ -43,29 +43,24 @@ _SECONDS_BETWEEN_EVENTS = 0.1  # reading a loss waits for the GPU, so not after 
 
 
 def train_rank(
-    config: TrainConfig,
-    corpus: Corpus,
-    folder: Path,
-    found: tuple[Path, int] | None,
-    on_progress: OnProgress,
-    write: Callable[[RankOutcome], TrainResult | None],
+    config: TrainConfig, corpus: Corpus, found: tuple[Path, int] | None, backend: str, on_progress: OnProgress
 ) -> TrainResult | None:
-    """Train this rank's share of the configuration; rank 0 returns the result.
+    """Train this rank's share of the configuration; rank 0 writes the result and returns it.
 
     Args:
         config: the same on every rank.
         corpus: the same on every rank.
-        folder: the run's folder, for checkpoints.
         found: the checkpoint to go on from, and the steps behind it; none begins anew.
+        backend: which devices compute and which backend carries messages, in a sentence.
         on_progress: called with a dictionary about ten times a second.
-        write: called with this rank's measurements, on every rank; on rank 0 it writes the result and returns it.
     """
     start = time.perf_counter()
     reset_peak_memory()  # what an earlier run in this process held is not this one's
     with closing(make_trainer(config, corpus.tokenizer.vocab_size)) as trainer:
-        loop = _Loop(config, corpus, folder, on_progress, trainer)
+        loop = _Loop(config, corpus, on_progress, trainer)
         epochs, steps = loop.run(found)
-        result = write(_outcome(loop, epochs, steps, start))
+        outcomes = comm.all_gather_object(_outcome(loop, epochs, steps, start))
+        result = save_result(config, backend, outcomes) if comm.rank() == 0 else None
         if config.checkpoint:
             loop.save()  # last of all: a run that ends before it has a result is not complete
         return result
@@ -77,7 +72,6 @@ class _Loop:
 
     config: TrainConfig
     corpus: Corpus
-    folder: Path
     on_progress: OnProgress
     trainer: Trainer
 
@@ -86,8 +80,6 @@ class _Loop:
         self.share = self.config.share_of(comm.rank()), self.config.dp
         self.collate = Collate(self.corpus.tokenizer, self.config.max_length)
         rows = [self.collate.encode(example) for example in self.corpus.training]
-        has_targets = any(label != IGNORED for row in rows for label in row.labels[1:])
-        require(has_targets, f"max_length {self.config.max_length} cuts off every target; give a larger max_length")
         options: Any = {"collate_fn": self.collate, "seed": self.config.seed, "remainder": "drop"}
         self.loader = partition_dataset(*self.share, rows, self.config.batch_size, **options)
         self.validation = [self.collate.encode(example) for example in self.corpus.validation]
@@ -99,17 +91,13 @@ class _Loop:
             path, done = found
             load_checkpoint(path, self.trainer.updates, self.trainer.mesh)
         self.trainer.updates.begin(self.config.num_epochs * length, done)
-        self.recorded = (done + 2) // length  # the first epoch with three steps
-        most = min(length, self.config.num_epochs * length - done)
-        too_few = f"profile records the second and third step of an epoch, and none has more than {most} to take"
-        way_out = "give more num_epochs, more samples_per_epoch or a smaller batch_size"
-        require(self.config.profile is None or most >= 3, f"{too_few}; {way_out}")
-        for number in range(done // length, self.config.num_epochs):
+        self.first = done // length
+        for number in range(self.first, self.config.num_epochs):
             metrics, of_epoch = self.epoch(number, max(done, number * length))
             epochs.append(metrics)
             steps += of_epoch
             if self.config.tensorboard and comm.rank() == 0:
-                log_epoch(self.folder / "tensorboard", metrics, of_epoch, max(done, number * length))
+                log_epoch(self.config.folder / "tensorboard", metrics, of_epoch, max(done, number * length))
         return epochs, steps
 
     def epoch(self, number: int, done: int) -> tuple[EpochMetrics, list[StepMetrics]]:
@@ -122,7 +110,7 @@ class _Loop:
         self.trainer.model.train()
         synchronize()
         self.start = time.perf_counter()
-        with profiled(self.config.profile if number == self.recorded else None) as end_step:
+        with profiled(self.config.profile if number == self.first else None) as end_step:
             for batch in islice(self.loader, skipped, None):
                 self.step(batch)
                 end_step()
@@ -194,7 +182,7 @@ class _Loop:
                     "go on with --resume and a smaller --learning-rate, or look at the data of that step"
                 )
         trainer, identity = self.trainer, self.corpus.identity(self.config, len(self.loader))
-        save_checkpoint(self.folder, trainer.model, trainer.updates, self.at, identity, trainer.mesh)
+        save_checkpoint(self.config.folder, trainer.model, trainer.updates, self.at, identity, trainer.mesh)
 
     def measured(self, seconds: float) -> tuple[EpochMetrics, list[StepMetrics]]:
         """The epoch of this rank, and its steps over all ranks."""
@@ -226,14 +214,12 @@ def profiled(folder: str | None) -> Iterator[Callable[[], None]]:
 
     Example: `with profiled("traces") as end_step: ...` writes torch's own trace to traces/rank0.json; without a
     folder nothing happens. Lanes are threads of one process, so all threads are recorded.
-
-    Raises:
-        ValueError: the folder cannot be written.
     """
     if folder is None:
         yield lambda: None
         return
-    file = open_workdir(folder, "profile") / f"rank{comm.rank()}.json"
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    file = Path(folder, f"rank{comm.rank()}.json")
     with profile(
         activities=supported_activities(),
         schedule=schedule(wait=0, warmup=1, active=2, repeat=1),

@@ -1,24 +1,28 @@
-"""The measures of a run: each defined once, with its unit and its source.
+"""The measures of a run, each defined once with its unit and its source, and its result, which has all of them.
 
 A rate is a total over wall time, never a mean of rates. Over epochs we give mean and standard deviation; of several
-epochs the first is dropped, because it includes the warm-up. Over ranks rates are summed and times are averaged.
+epochs the first is dropped, because it includes the warm-up. Over ranks rates are summed and times are averaged. The
+JSON of a result has the configuration and the machine, because a rate without them means nothing, and every epoch, so
+that means can be computed again.
 """
 
+import json
 import re
 import resource
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from timeit import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from pllab import accelerator
-from pllab.comm.devices import is_gpu, large_product, synchronize, used_gpus
+from pllab.comm.devices import describe_machine, is_gpu, large_product, synchronize, used_gpus
+from pllab.files import write_whole
 from pllab.train.config import TrainConfig
 
 
@@ -147,6 +151,88 @@ class Summary:
     def text(self, digits: int = 2) -> str:
         """The two numbers for people: `3.00 +- 1.41`."""
         return f"{self.mean:,.{digits}f} +- {self.deviation:,.{digits}f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """All measurements of a run.
+
+    Example: `result.tokens_per_s.mean` is the throughput of all devices together.
+    """
+
+    config: TrainConfig
+    machine: dict[str, Any]
+    """Processor, cores, GPUs and library versions."""
+    backend: str
+    """Which backend carries messages and which devices compute, in a sentence."""
+    ranks: tuple[tuple[EpochMetrics, ...], ...]
+    """The epochs of each share of the data; the ranks that share a model, over tp or pp, have one share together."""
+    steps: tuple[StepMetrics, ...]
+    """Every step, over the whole batch."""
+    metrics: RunMetrics
+    """The whole run in numbers: goodput, memory, a pipeline's bubble, and how much of the machine was used."""
+    bleu: float | None = None
+    """BLEU (0 to 100) of greedy translations of the validation examples; none without sources."""
+
+    @property
+    def path(self) -> Path:
+        """Where the JSON is."""
+        return self.config.folder.with_name(f"{self.config.run_name}.json")
+
+    @property
+    def step_losses(self) -> tuple[float, ...]:
+        """Loss of every step over the whole batch, before the step's update."""
+        return tuple(step.loss for step in self.steps)
+
+    @property
+    def training_time_s(self) -> Summary:
+        """Seconds per epoch, averaged over ranks, then summarised over epochs."""
+        return Summary.of([fmean(epoch.training_time_s for epoch in ranks) for ranks in zip(*self.ranks, strict=True)])
+
+    @property
+    def tokens_per_s(self) -> Summary:
+        """Tokens/s of all ranks together, summarised over epochs."""
+        return Summary.of([sum(epoch.tokens_per_s for epoch in ranks) for ranks in zip(*self.ranks, strict=True)])
+
+    @property
+    def validation_loss(self) -> float:
+        """Validation loss after the last epoch."""
+        return self.ranks[0][-1].validation_loss
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain values; numbers that are not finite, as in a diverged run, become null."""
+        plain = {
+            "config": asdict(self.config),
+            "machine": self.machine,
+            "backend": self.backend,
+            "training_time_s": asdict(self.training_time_s),
+            "tokens_per_s": asdict(self.tokens_per_s),
+            "metrics": asdict(self.metrics),
+            "dropped_first_epoch": len(self.ranks[0]) > 1,
+            "validation_loss": self.validation_loss,
+            "bleu": self.bleu,
+            "ranks": [[asdict(e) | {"tokens_per_s": e.tokens_per_s} for e in epochs] for epochs in self.ranks],
+            "steps": dict(zip(StepMetrics._fields, map(list, zip(*self.steps, strict=True)), strict=True)),
+        }
+        finite: dict[str, Any] = json.loads(json.dumps(plain), parse_constant=lambda _: None)  # JSON has no NaN
+        return finite
+
+
+def save_result(config: TrainConfig, backend: str, outcomes: Sequence[RankOutcome]) -> TrainResult:
+    """Write `WORKDIR/NAME.json` atomically, from what all ranks measured; ranks of one model have the same rows."""
+    first = outcomes[0]
+    ranks = tuple(outcome.epochs for outcome in outcomes[: config.dp * config.tp : config.tp])
+    result = TrainResult(
+        config=config,
+        machine=describe_machine(),
+        backend="; ".join(filter(None, (backend, first.reason))),
+        ranks=ranks,
+        steps=first.steps,
+        metrics=RunMetrics.of(config, ranks, outcomes),
+        bleu=first.bleu,
+    )
+    write_whole(result.path, json.dumps(result.to_json(), indent=1) + "\n")
+    return result
 
 
 def model_flops(num_parameters: int, n_layer: int, width: int, num_tokens: int, num_samples: int) -> float:
