@@ -54,7 +54,7 @@ def test_a_row_has_the_seconds_and_the_bytes_of_the_rank_that_has_most(monkeypat
 @pytest.mark.parametrize(
     ("sizes", "sentence"),
     [
-        ({"num_ranks": 3}, "num_ranks is 3 and num_steps 8; give 2 or 4 ranks"),
+        ({"num_ranks": 3}, "batch_size 32 is not divisible by dp 3"),
         ({"batch_size": 33}, "batch_size 33 is not divisible by dp 2"),
     ],
 )
