@@ -14,12 +14,11 @@ ones are removed. Reading it runs no code.
 
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -31,11 +30,7 @@ from pllab.arguments import require
 from pllab.parallel.shards import join, part_of
 from pllab.train.inputs import Part, Updates
 
-if TYPE_CHECKING:
-    from transformers import GPT2Config
-
 _WEIGHTS, _STATES, _ABOUT = "model.safetensors", "optimizer.safetensors", "checkpoint.json"
-_NAME = re.compile(r"step-\d{8,}")
 
 
 def save_checkpoint(
@@ -67,12 +62,12 @@ def save_checkpoint(
         for file, tensors in ((_WEIGHTS, whole_weights(updates, mesh)), (_STATES, whole_states(updates, mesh)))
     }
     if comm.rank() == 0:
-        config = type(model.config).from_dict(model.config.to_dict() | {"architectures": ["GPT2LMHeadModel"]})
-        is_finite, kept = all(map(_is_finite, files[_WEIGHTS].values())), "the checkpoint before it is kept, so"
+        is_finite = all(bool(whole.isfinite().all()) for whole in files[_WEIGHTS].values())
+        kept = "the checkpoint before it is kept, so"
         try:
             diverged = f"the weights after step {steps} are not finite, because the run has diverged"
             require(is_finite, f"{diverged}; {kept} go on with --resume and a smaller --learning-rate")
-            _write(target, files, config, {**identity, "steps": steps})
+            _write(target, files, model, {**identity, "steps": steps})
         except ValueError as error:
             problem = error
         except (OSError, RuntimeError, SafetensorError) as error:
@@ -99,7 +94,7 @@ def whole_states(updates: Updates, mesh: comm.Mesh | None) -> Iterator[tuple[str
 
 def checkpoints_in(folder: Path) -> list[Path]:
     """The checkpoints of a run, the oldest first; other names are ignored."""
-    return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
+    return sorted(folder.glob("step-" + 8 * "[0-9]"))
 
 
 def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, int]:
@@ -133,7 +128,7 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
     """Fill this rank's part of the parameters and of the optimizer's state; no message is sent.
 
     Raises:
-        ValueError: the checkpoint cannot be read, has values that are not numbers, or is of a model of another shape.
+        ValueError: the checkpoint cannot be read, or is of a model of another shape.
     """
     try:
         with torch.no_grad(), safe_open(path / _WEIGHTS, "pt") as weights, safe_open(path / _STATES, "pt") as states:
@@ -143,8 +138,6 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
                 kinds.setdefault(owner, []).append(kind)
             for part in updates.parts():
                 name, whole = part.name, weights.get_tensor(part.name)
-                diverged = f"{name} holds numbers that are not finite, so the run had diverged"
-                require(_is_finite(whole), diverged)
                 part.parameter.copy_(_mine(part, whole, mesh))
                 lacks_state = bool(kinds) and name not in kinds and part.parameter.requires_grad
                 require(not lacks_state, f"{_STATES} has no state of {name}")  # AdamW would go on from empty moments
@@ -167,24 +160,18 @@ def _joined(
         if key in mine:
             parameter, part = mine[key]
             whole = join(parameter, part, mesh) if part.ndim else part
-        yield key, _of_any_stage(whole, group)
-
-
-def _of_any_stage(whole: torch.Tensor | None, group: comm.Group | None) -> torch.Tensor:
-    """Send a tensor that the ranks of one or several stages have to the ranks of all stages."""
-    outlines = comm.all_gather_object(None if whole is None else (whole.shape, whole.dtype), group)
-    holder, (shape, dtype) = next((number, each) for number, each in enumerate(outlines) if each is not None)
-    if whole is None:
-        whole = torch.empty(shape, dtype=dtype, device=comm.own_device())
-    if len(outlines) > 1:
-        comm.broadcast(whole, holder, group)
-    return whole
+            whole = whole.cpu()  # a GPU's number means another one on another host
+        yield key, next(each for each in comm.all_gather_object(whole, group) if each is not None)
 
 
 def _write(
-    target: Path, files: Mapping[str, dict[str, torch.Tensor]], config: "GPT2Config", about: Mapping[str, Any]
+    target: Path,
+    files: Mapping[str, dict[str, torch.Tensor]],
+    model: "models.GPT2LMHeadModelParallel",
+    about: Mapping[str, Any],
 ) -> None:
     folder = target.parent
+    config = type(model.config).from_dict(model.config.to_dict() | {"architectures": ["GPT2LMHeadModel"]})
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob(".draft-*"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -206,16 +193,9 @@ def _write(
         shutil.rmtree(older, ignore_errors=True)
 
 
-def _is_finite(whole: torch.Tensor) -> bool:
-    return bool(whole.isfinite().all())
-
-
 def _mine(part: Part, whole: torch.Tensor, mesh: comm.Mesh | None) -> torch.Tensor:
     """This rank's part of a tensor; a count of steps is the same on every rank."""
-    try:
-        return part_of(part.parameter, whole, mesh) if whole.ndim else whole
-    except ValueError as error:
-        raise ValueError(f"{part.name}: {error}") from error
+    return part_of(part.parameter, whole, mesh) if whole.ndim else whole
 
 
 def _damaged(path: Path, what: str) -> ValueError:

@@ -172,15 +172,7 @@ class _Loop:
         self.start += time.perf_counter() - began
 
     def save(self) -> None:
-        """Write a checkpoint, unless a loss was not finite: then everything learned since the previous one is lost."""
-        numbered = enumerate(self.records, start=self.done + 1)
-        wrong = [number for number, record in numbered if not record.loss_sum.isfinite()]
-        for rank, steps in enumerate(comm.all_gather_object(wrong)):
-            if steps:
-                raise ValueError(
-                    f"the loss of step {steps[0]} is not finite on rank {rank}; the checkpoint before it is kept, so "
-                    "go on with --resume and a smaller --learning-rate, or look at the data of that step"
-                )
+        """Write a checkpoint."""
         trainer, identity = self.trainer, self.corpus.identity(self.config, len(self.loader))
         save_checkpoint(self.config.folder, trainer.model, trainer.updates, self.at, identity, trainer.mesh)
 
