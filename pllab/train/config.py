@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from pllab.arguments import deadline, is_number, require, thread_count, whole_number
+from pllab.arguments import is_number, require, thread_count, whole_number
 from pllab.comm.group import torchrun_rank
 from pllab.models.new_gpt2 import SIZES
 from pllab.schedule import FAMILIES, FamilyName
@@ -146,7 +146,6 @@ class TrainConfig:
         for name, hint in get_type_hints(TrainConfig).items():
             object.__setattr__(self, name, _checked(name, hint, getattr(self, name)))
         thread_count(self.num_threads)
-        deadline(self.timeout_s)
         for name, value in _settled_axes(self).items():
             object.__setattr__(self, name, value)
         _refuse_contradictions(self)

@@ -1,4 +1,4 @@
-"""What a run starts from: its folder, examples, the tokenizer trained on them, devices, the GPT-2, and the optimizer.
+"""What a run starts from: examples, the tokenizer that is trained on them, devices, the GPT-2, and the optimizer.
 
 The optimizer has a learning-rate schedule. Its states are saved and restored by the names of parameters, because their
 numbers depend on how the model is cut.
@@ -6,7 +6,6 @@ numbers depend on how the model is cut.
 
 import hashlib
 import math
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,21 +20,6 @@ from pllab.data import Example, Tokenizer, load_examples, texts_of, train_tokeni
 from pllab.models.new_gpt2 import gpt2_config, made_real
 from pllab.parallel.shards import is_dtensor
 from pllab.train.config import TrainConfig
-
-
-def open_folder(folder: Path) -> None:
-    """Make a folder if it is missing, and check that a file can be written there.
-
-    Raises:
-        ValueError: no file can be written; the message names the folder and the reason.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        told = f"{str(folder)!r} cannot be written ({error.strerror}); name a folder of your own with --workdir"
-        raise ValueError(told) from error
 
 
 @dataclass(frozen=True)

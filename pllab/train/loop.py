@@ -16,7 +16,7 @@ import torch
 from torch.profiler import profile, schedule, supported_activities
 
 from pllab import comm
-from pllab.comm.devices import synchronize
+from pllab.comm.devices import describe_machine, synchronize
 from pllab.data import Collate, partition_dataset
 from pllab.pipeline.lanes import every_lane
 from pllab.simulate import simulate
@@ -27,14 +27,13 @@ from pllab.train.evaluation import bleu_score, validation_loss
 from pllab.train.inputs import Corpus, devices_of, meta_model
 from pllab.train.metrics import (
     EpochMetrics,
-    RankOutcome,
+    RunMetrics,
     StepMetrics,
     TrainResult,
     log_epoch,
     measured_peak_flops,
     peak_memory_bytes,
     reset_peak_memory,
-    save_result,
 )
 from pllab.train.trainers import StepRecord, Trainer, losses_of_all, make_trainer
 
@@ -59,11 +58,12 @@ def train_rank(
     with closing(make_trainer(config, corpus.tokenizer.vocab_size)) as trainer:
         loop = _Loop(config, corpus, on_progress, trainer)
         epochs, steps = loop.run(found)
-        outcomes = comm.all_gather_object(_outcome(loop, epochs, steps, start))
-        result = save_result(config, backend, outcomes) if comm.rank() == 0 else None
+        result = _result(loop, epochs, steps, backend, start)
+        if comm.rank() == 0:
+            result.save()
         if config.checkpoint:
             loop.save()  # last of all: a run that ends before it has a result is not complete
-        return result
+        return result if comm.rank() == 0 else None
 
 
 @dataclass
@@ -230,23 +230,35 @@ def _idle_share(timelines: Sequence[Timeline]) -> float:
     return sum(each.idle for each in timelines) / sum(each.idle + each.busy for each in timelines)
 
 
-def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], start: float) -> RankOutcome:
-    """What this rank has measured, after it has translated."""
+def _result(
+    loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], backend: str, start: float
+) -> TrainResult:
+    """Translate, and gather what all ranks have measured; all of them call it."""
     config, corpus, trainer, bleu = loop.config, loop.corpus, loop.trainer, None
     if config.bleu and any(example.source for example in corpus.validation):
         bleu = bleu_score(trainer, corpus, config.max_length, config.batch_size // config.dp)
-    end, order = time.perf_counter(), trainer.schedule
+    wall_time_s, order = time.perf_counter() - start, trainer.schedule
     most_bytes = peak_memory_bytes(trainer.device)  # before the matrices that measure the device's peak
     peak = config.peak_flops or measured_peak_flops(trainer.device, getattr(torch, config.dtype))
+    mine = epochs, most_bytes, peak * len(set(devices_of(config)))  # lanes may share a GPU
+    of_ranks, bytes_of_ranks, peaks = zip(*comm.all_gather_object(mine), strict=True)
+    ranks = first_of_each_share(config, of_ranks)
     whole = meta_model(config, corpus.tokenizer.vocab_size)
-    return RankOutcome(
-        epochs=tuple(epochs),
-        steps=tuple(steps),
-        bleu=bleu,
-        reason=trainer.reason,
+    metrics = RunMetrics.of(
+        config,
+        ranks,
+        num_steps=len(steps),
         num_parameters=sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name),
-        wall_time_s=end - start,
-        peak_memory_bytes=most_bytes,
-        peak_flops=peak * len(set(devices_of(config))),  # lanes may share a GPU
+        wall_time_s=wall_time_s,
+        peak_memory_bytes=bytes_of_ranks,
+        peak_flops=sum(peaks),
         predicted_bubble_fraction=simulate(order).bubble_fraction if order else None,
     )
+    about = "; ".join(filter(None, (backend, trainer.reason)))
+    given: Any = {"config": config, "machine": describe_machine(), "backend": about, "metrics": metrics, "bleu": bleu}
+    return TrainResult(ranks=ranks, steps=tuple(steps), **given)
+
+
+def first_of_each_share(config: TrainConfig, of_ranks: Sequence[Any]) -> tuple[Any, ...]:
+    """What the first of the ranks with each share of the data has; ranks of one model have the same rows."""
+    return tuple(of_ranks[: config.dp * config.tp : config.tp])

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pllab import accelerator
-from pllab.comm.devices import describe_machine, is_gpu, large_product, synchronize, used_gpus
+from pllab.comm.devices import is_gpu, large_product, synchronize, used_gpus
 from pllab.files import write_whole
 from pllab.train.config import TrainConfig
 
@@ -69,26 +69,6 @@ class StepMetrics(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankOutcome:
-    """The result of one rank."""
-
-    epochs: tuple[EpochMetrics, ...]
-    steps: tuple[StepMetrics, ...]
-    bleu: float | None
-    reason: str
-    """How the work is shared, in a sentence; empty for one device."""
-    num_parameters: int
-    """Parameters of the whole model that are multiplied with, so not those of positions."""
-    wall_time_s: float
-    """Seconds from the making of the model to the end of the translations."""
-    peak_memory_bytes: int
-    peak_flops: float
-    """Floating-point operations per second that the devices of this process could do."""
-    predicted_bubble_fraction: float | None
-    """Bubble fraction of the schedule if all of F, I and W take equally long."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunMetrics:
     """A whole run in numbers, over all ranks; rates and shares leave out the first of several epochs."""
 
@@ -111,23 +91,42 @@ class RunMetrics:
 
     @classmethod
     def of(
-        cls, config: TrainConfig, ranks: Sequence[Sequence[EpochMetrics]], outcomes: Sequence[RankOutcome]
+        cls,
+        config: TrainConfig,
+        ranks: Sequence[Sequence[EpochMetrics]],
+        *,
+        num_steps: int,
+        num_parameters: int,
+        wall_time_s: float,
+        peak_memory_bytes: tuple[int, ...],
+        peak_flops: float,
+        predicted_bubble_fraction: float | None,
     ) -> "RunMetrics":
-        """Compute all from the epochs of each share of the data and from what all ranks measured."""
-        first = outcomes[0]
+        """Compute all from the epochs of each share of the data and from what was measured.
+
+        Args:
+            config: what was trained.
+            ranks: the epochs of each share.
+            num_steps: updates.
+            num_parameters: those of the whole model that are multiplied with, so not those of positions.
+            wall_time_s: as above.
+            peak_memory_bytes: as above.
+            peak_flops: floating-point operations per second that all devices together could do.
+            predicted_bubble_fraction: as above.
+        """
         counted = [epoch for epochs in ranks for epoch in (epochs[1:] or epochs)]
         fractions = [epoch.bubble_fraction for epoch in counted if epoch.bubble_fraction is not None]
         samples, tokens = sum(e.num_samples for e in counted), sum(e.num_tokens for e in counted)
-        needed = model_flops(first.num_parameters, config.n_layer, config.n_embd, tokens, samples)
+        needed = model_flops(num_parameters, config.n_layer, config.n_embd, tokens, samples)
         seconds = fmean(sum(e.training_time_s for e in epochs[1:] or epochs) for epochs in ranks)
         return cls(
             samples_per_s=samples / seconds,
-            goodput=len(first.steps) / first.wall_time_s,
-            wall_time_s=first.wall_time_s,
-            peak_memory_bytes=tuple(outcome.peak_memory_bytes for outcome in outcomes),
+            goodput=num_steps / wall_time_s,
+            wall_time_s=wall_time_s,
+            peak_memory_bytes=peak_memory_bytes,
             bubble_fraction=fmean(fractions) if fractions else None,
-            predicted_bubble_fraction=first.predicted_bubble_fraction,
-            model_flops_utilisation=needed / seconds / sum(outcome.peak_flops for outcome in outcomes),
+            predicted_bubble_fraction=predicted_bubble_fraction,
+            model_flops_utilisation=needed / seconds / peak_flops,
         )
 
 
@@ -217,22 +216,9 @@ class TrainResult:
         finite: dict[str, Any] = json.loads(json.dumps(plain), parse_constant=lambda _: None)  # JSON has no NaN
         return finite
 
-
-def save_result(config: TrainConfig, backend: str, outcomes: Sequence[RankOutcome]) -> TrainResult:
-    """Write `WORKDIR/NAME.json` atomically, from what all ranks measured; ranks of one model have the same rows."""
-    first = outcomes[0]
-    ranks = tuple(outcome.epochs for outcome in outcomes[: config.dp * config.tp : config.tp])
-    result = TrainResult(
-        config=config,
-        machine=describe_machine(),
-        backend="; ".join(filter(None, (backend, first.reason))),
-        ranks=ranks,
-        steps=first.steps,
-        metrics=RunMetrics.of(config, ranks, outcomes),
-        bleu=first.bleu,
-    )
-    write_whole(result.path, json.dumps(result.to_json(), indent=1) + "\n")
-    return result
+    def save(self) -> None:
+        """Write `WORKDIR/NAME.json` atomically."""
+        write_whole(self.path, json.dumps(self.to_json(), indent=1) + "\n")
 
 
 def model_flops(num_parameters: int, n_layer: int, width: int, num_tokens: int, num_samples: int) -> float:

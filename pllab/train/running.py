@@ -9,7 +9,7 @@ from pllab.comm.devices import compute_threads, gpu_backend
 from pllab.data import partition_dataset
 from pllab.train.checkpoints import checkpoints_in, open_checkpoint
 from pllab.train.config import TrainConfig
-from pllab.train.inputs import Corpus, devices_of, load_corpus, open_folder
+from pllab.train.inputs import Corpus, devices_of, load_corpus
 from pllab.train.loop import OnProgress, train_rank
 from pllab.train.metrics import TrainResult
 
@@ -37,7 +37,8 @@ def train(config: TrainConfig, on_progress: OnProgress = lambda _: None) -> Trai
             (from 0), step (from 1), num_steps, tokens and seconds of this epoch so far, and the rank's last loss.
 
     Raises:
-        ValueError: the data set, work folder, device or checkpoint is missing or does not fit.
+        ValueError: the data set, device or checkpoint is missing or does not fit.
+        OSError: the work folder cannot be written.
         NothingLeftError: a resumed run has already trained all its epochs.
         RankError: a rank failed; all others were ended.
     """
@@ -93,7 +94,8 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, tuple[Path, int] | None]:
     In a group every rank calls it, each perhaps on a host of its own, before any of them writes or trains.
 
     Raises:
-        ValueError: the work folder cannot be used, files in it are in the way, or ranks differ.
+        OSError: the work folder cannot be written.
+        ValueError: files in it are in the way, or ranks differ.
         NothingLeftError: the run is complete; its result is not changed.
     """
     folder = config.folder
@@ -106,7 +108,7 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, tuple[Path, int] | None]:
             f"{str(folder)!r} holds checkpoints of an earlier run (up to {checkpoints[-1].name}); go on from them with "
             "--resume, or name another --workdir"
         )
-    open_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     corpus, found = load_corpus(config), None
     num_steps = len(partition_dataset(0, config.dp, corpus.training, config.batch_size, remainder="drop"))
     identity = corpus.identity(config, num_steps)

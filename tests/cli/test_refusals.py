@@ -32,10 +32,7 @@ def refusal(capsys):
         ("train --mode tensor", "argument --mode: invalid choice: 'tensor'"),
         ("train --vocab-size 8", "vocab_size 8"),
         ("train --dataset shakespeare", "'shakespeare' is not known; give one of docs, numbers, iwslt14-de-en, tinysh"),
-        (
-            "train --workdir taken",
-            "single-1' cannot be written (File exists); name a folder of your own with",
-        ),
+        ("train --workdir taken", "File exists (taken/single-1)"),
         ("bench pipelines", "'pipelines' is no bench; choose one of data-parallel, "),
         ("compare --json no/x.json", "--json 'no/x.json' lies in a folder that does not exist; make it first"),
         ("compare --json .", "--json '.' is a folder; name a file in it"),

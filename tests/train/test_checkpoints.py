@@ -310,7 +310,7 @@ def test_a_run_stopped_within_an_epoch_goes_on_bit_by_bit(tmp_path):
     assert logged == {step: pytest.approx(whole.step_losses[step]) for step in range(8 - len(rest.step_losses), 8)}
 
 
-@pytest.mark.parametrize("moment", ["loop.validation_loss", "loop.measured_peak_flops", "loop.save_result"])
+@pytest.mark.parametrize("moment", ["loop.validation_loss", "loop.measured_peak_flops", "metrics.TrainResult.save"])
 def test_a_run_that_ends_after_its_last_step_still_gets_a_result(tmp_path, monkeypatch, moment):
     """Only a run with a result is complete."""
     options = NUMBERS | {"checkpoint": True, "resume": True, "checkpoint_interval": 1, "peak_flops": None}

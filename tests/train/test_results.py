@@ -1,34 +1,36 @@
 import json
 import math
+from dataclasses import fields
 
 import pytest
 
-from pllab.train import EpochMetrics, TrainConfig
-from pllab.train.metrics import RankOutcome, StepMetrics, save_result
+from pllab.train import EpochMetrics, RunMetrics, TrainConfig, TrainResult
+from pllab.train.loop import first_of_each_share
+from pllab.train.metrics import StepMetrics
 
-SECONDS = (9.0, 1.0, 3.0), (9.0, 3.0, 6.0)  # of the epochs of the even and the odd ranks
+METRICS = RunMetrics(**{field.name: 1.0 for field in fields(RunMetrics)})  # no test here reads them
+SECONDS = (9.0, 1.0, 3.0), (9.0, 3.0, 6.0)  # of the epochs of each rank
 
 
-def outcome(rank, loss=2.0):
+def saved(workdir, loss):
     about = {"num_tokens": 300, "num_samples": 10, "training_loss": loss, "validation_loss": loss}
-    seconds = SECONDS[rank % 2]
-    return RankOutcome(
-        epochs=tuple(EpochMetrics(rank=rank, epoch=n, training_time_s=s, **about) for n, s in enumerate(seconds)),
+    result = TrainResult(
+        config=TrainConfig(dp=2, workdir=str(workdir)),
+        machine={},
+        backend="gloo",
+        ranks=tuple(
+            tuple(EpochMetrics(rank=rank, epoch=epoch, training_time_s=s, **about) for epoch, s in enumerate(seconds))
+            for rank, seconds in enumerate(SECONDS)
+        ),
         steps=(StepMetrics(loss, 10, 1e-3),),
-        bleu=None,
-        reason="",
-        num_parameters=1000,
-        wall_time_s=20.0,
-        peak_memory_bytes=10 + rank,
-        peak_flops=1e9,
-        predicted_bubble_fraction=None,
+        metrics=METRICS,
     )
+    result.save()
+    return (workdir / "data_parallel-2.json").read_text()
 
 
 def test_a_saved_result_has_rates_summed_and_times_averaged_over_ranks_without_the_first_epoch(tmp_path):
-    saved = save_result(TrainConfig(dp=2, workdir=str(tmp_path)), "gloo", [outcome(0), outcome(1)])
-    assert saved.path == tmp_path / "data_parallel-2.json"
-    read = json.loads(saved.path.read_text())
+    read = json.loads(saved(tmp_path, loss=2.0))
     # Tokens/s: 300 + 100, then 100 + 50; seconds: 1 and 3, then 3 and 6.
     assert read["tokens_per_s"] == pytest.approx({"mean": 275.0, "deviation": 250.0 / math.sqrt(2.0)})
     assert read["training_time_s"] == pytest.approx({"mean": 3.25, "deviation": 2.5 / math.sqrt(2.0)})
@@ -37,14 +39,11 @@ def test_a_saved_result_has_rates_summed_and_times_averaged_over_ranks_without_t
     assert [path.name for path in tmp_path.iterdir()] == ["data_parallel-2.json"]  # no draft is left
 
 
-def test_ranks_that_share_a_model_have_one_row_together_and_each_its_memory(tmp_path):
-    saved = save_result(TrainConfig(dp=2, tp=2, workdir=str(tmp_path)), "gloo", [outcome(rank) for rank in range(4)])
-    assert [epochs[0].rank for epochs in saved.ranks] == [0, 2]
-    assert saved.metrics.peak_memory_bytes == (10, 11, 12, 13)
+def test_ranks_that_share_a_model_have_one_row_together():
+    assert first_of_each_share(TrainConfig(dp=2, tp=2, pp=2), range(8)) == (0, 2)
 
 
 def test_a_diverged_run_still_writes_json_that_others_can_read(tmp_path):
-    saved = save_result(TrainConfig(workdir=str(tmp_path)), "one process on cpu", [outcome(0, float("nan"))])
-    text = saved.path.read_text()
+    text = saved(tmp_path, loss=float("nan"))
     assert "NaN" not in text
     assert json.loads(text)["validation_loss"] is None
