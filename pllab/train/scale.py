@@ -23,8 +23,7 @@ from pllab.schedule import FAMILIES, FamilyName, Schedule
 from pllab.simulate import Costs, simulate
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import meta_model
-from pllab.train.sharing import packet_of, stage_sizes
-from pllab.train.trainers import Trainer, make_trainer
+from pllab.train.trainers import Trainer, make_trainer, packet_of, stage_sizes
 
 _GIB = 2**30
 _MOST_RANKS = 1 << 17  # torch makes a list of them; a million take minutes

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pllab.pipeline import LaneExecutor, WithDevice, balance, live_saved_bytes, split_module
 from pllab.pipeline.batches import Score, gather, scatter, scatter_evenly
 from pllab.schedule import gpipe
-from pllab.train.sharing import mean_loss
+from pllab.train.trainers import mean_loss
 
 
 @pytest.mark.parametrize(
