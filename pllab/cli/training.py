@@ -19,7 +19,7 @@ def run(config: TrainConfig, *, quiet: bool = False) -> None:
 
     Args:
         config: what to train, and on what.
-        quiet: show no progress bars.
+        quiet: show no progress bar.
 
     Raises:
         ValueError: see `pllab.train.train`.
@@ -28,7 +28,7 @@ def run(config: TrainConfig, *, quiet: bool = False) -> None:
     given = torchrun_rank()
     is_first = given is None or given[0] == 0
     try:
-        with progress_bars(config.num_epochs, is_hidden=quiet or not is_first) as on_progress:
+        with progress_bar(config.num_epochs, is_hidden=quiet or not is_first) as on_progress:
             result = train(config, on_progress) if given is None else _train_as(given, config, on_progress)
     except NothingLeftError as nothing:  # what a restarted job needs to hear is that it has ended well
         if is_first:
@@ -49,35 +49,29 @@ def _train_as(given: tuple[int, int], config: TrainConfig, on_progress: OnProgre
 
 
 @contextmanager
-def progress_bars(num_epochs: int, is_hidden: bool = False) -> Iterator[OnProgress]:
-    """Yield what shows the events of `pllab.train.train` as bars on stderr, one per rank.
+def progress_bar(num_epochs: int, is_hidden: bool = False) -> Iterator[OnProgress]:
+    """Yield what shows the events of `pllab.train.train` as a bar on stderr, that of rank 0: all ranks keep pace.
 
-    In a log file they are drawn only every few seconds.
+    In a log file it is drawn only every few seconds.
     """
-    bars: dict[int, tqdm[Any]] = {}
     often = 0.1 if sys.stderr.isatty() else 5.0
+    with tqdm(disable=is_hidden, unit="step", mininterval=often, dynamic_ncols=True) as bar:
 
-    def show(event: dict[str, Any]) -> None:
-        """Move the bar of the event's rank; a new epoch starts it again."""
-        rank = event["rank"]
-        if rank not in bars:
-            bars[rank] = tqdm(position=rank, disable=is_hidden, unit="step", mininterval=often, dynamic_ncols=True)
-        bar = bars[rank]
-        if event["step"] <= bar.n:
-            bar.reset()
-        bar.n, bar.total = event["step"], event["num_steps"]
-        rate = event["tokens"] / event["seconds"] if event["seconds"] else 0.0
-        bar.set_description_str(f"rank {rank} epoch {event['epoch'] + 1}/{num_epochs}", refresh=False)
-        bar.set_postfix_str(f"loss {event['loss']:.3f}, {rate:,.0f} tokens/s", refresh=False)
-        bar.update(0)
-        if event["step"] == event["num_steps"]:
-            bar.refresh()
+        def show(event: dict[str, Any]) -> None:
+            """Move the bar; a new epoch starts it again."""
+            if event["rank"] > 0:
+                return
+            if event["step"] <= bar.n:
+                bar.reset()
+            bar.n, bar.total = event["step"], event["num_steps"]
+            rate = event["tokens"] / event["seconds"] if event["seconds"] else 0.0
+            bar.set_description_str(f"epoch {event['epoch'] + 1}/{num_epochs}", refresh=False)
+            bar.set_postfix_str(f"rank 0: loss {event['loss']:.3f}, {rate:,.0f} tokens/s", refresh=False)
+            bar.update(0)
+            if event["step"] == event["num_steps"]:
+                bar.refresh()
 
-    try:
         yield show
-    finally:
-        for bar in bars.values():
-            bar.close()
 
 
 def summary_text(result: TrainResult) -> str:

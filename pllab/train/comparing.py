@@ -286,12 +286,10 @@ def _peak_bytes(recorded: Any) -> int:
 
 
 def deviation(outcome: Trained, reference: Trained) -> tuple[float, float]:
-    """How far losses and parameters are from the reference's, relative; infinite if a parameter is missing."""
+    """How far losses and parameters are from the reference's, relative."""
     off = [abs(ours - theirs) / abs(theirs) for ours, theirs in zip(outcome.losses, reference.losses, strict=True)]
     far = [
-        float((ours - value).abs().max() / value.abs().max().clamp(min=1e-30))
-        if (ours := outcome.parameters.get(name)) is not None
-        else float("inf")
+        float((outcome.parameters[name] - value).abs().max() / value.abs().max().clamp(min=1e-30))
         for name, value in reference.parameters.items()
     ]
     return float(torch.tensor(off).max()), float(torch.tensor(far).max())  # torch's max keeps what is not a number

@@ -133,7 +133,7 @@ class TrainConfig:
     bleu: bool = True
     """Translate validation examples at the end where the data has sources."""
     tensorboard: bool = False
-    """Write losses, gradient norms and rates for TensorBoard too."""
+    """Write losses and rates for TensorBoard too, and the norms of gradients that are clipped."""
     profile: str | None = None
     """Folder for torch's trace of two steps of the first epoch, one file per rank; import reads those of a pipeline."""
 
@@ -180,11 +180,6 @@ class TrainConfig:
         """Whether each device has a process of its own; a pipeline alone runs on lanes."""
         is_torch = self.implementation == "pytorch" and self.world_size > 1
         return self.mode == "data_parallel" or self.dp * self.tp > 1 or is_torch
-
-    @property
-    def norm_limit(self) -> float | None:
-        """Largest gradient norm of a step; infinite if norms are only recorded, none if they are not."""
-        return math.inf if self.tensorboard and self.gradient_clipping is None else self.gradient_clipping
 
     @property
     def num_stages(self) -> int:

@@ -43,15 +43,10 @@ def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corp
     """Load the data set of the configuration and load or train its tokenizer.
 
     Raises:
-        ValueError: the data set or its columns are missing, or it has fewer examples than one batch.
+        ValueError: the data set or its columns are missing.
     """
     training = load_examples(config.dataset, "train", config.columns, config.samples_per_epoch)
     validation = load_examples(config.dataset, "validation", config.columns, config.validation_samples)
-    if len(training) < config.batch_size:
-        raise ValueError(
-            f"dataset {config.dataset!r} gives {len(training)} training examples, fewer than batch_size "
-            f"{config.batch_size}; give a smaller batch_size or more samples_per_epoch"
-        )
     if tokenizer_path is not None:
         return Corpus(training, validation, Tokenizer.load(tokenizer_path))
     return Corpus(training, validation, train_tokenizer(texts_of(training), config.vocab_size))

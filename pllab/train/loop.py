@@ -35,7 +35,7 @@ from pllab.train.metrics import (
     peak_memory_bytes,
     reset_peak_memory,
 )
-from pllab.train.trainers import StepRecord, Trainer, losses_of_all, make_trainer
+from pllab.train.trainers import Pipelined, StepRecord, Trainer, losses_of_all, make_trainer
 
 OnProgress = Callable[[dict[str, Any]], None]
 _SECONDS_BETWEEN_EVENTS = 0.1  # reading a loss waits for the GPU, so not after every step
@@ -180,7 +180,7 @@ class _Loop:
         """The epoch of this rank, and its steps over all ranks."""
         records, (_, count) = self.records, self.share
         losses, training_loss = losses_of_all(records, count)
-        timelines = self.trainer.timelines(records)
+        timelines = self.trainer.timelines(records) if isinstance(self.trainer, Pipelined) else []
         metrics = EpochMetrics(
             rank=comm.rank(),
             epoch=self.number,

@@ -63,7 +63,7 @@ class StepMetrics(NamedTuple):
     """Examples of the step, over all ranks."""
     learning_rate: float
     gradient_norm: float | None = None
-    """Norm over all parameters, before clipping; none unless gradients are clipped or TensorBoard watches."""
+    """Norm over all parameters, before clipping; none unless gradients are clipped."""
     validation_loss: float | None = None
     """Validation loss after the update, where one was asked for."""
 

@@ -23,7 +23,7 @@ from pllab.schedule import FAMILIES, FamilyName, Schedule
 from pllab.simulate import Costs, simulate
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import meta_model
-from pllab.train.trainers import Trainer, make_trainer, packet_of, stage_sizes
+from pllab.train.trainers import Pipelined, Trainer, make_trainer, packet_of, stage_sizes
 
 _GIB = 2**30
 _MOST_RANKS = 1 << 17  # torch makes a list of them; a million take minutes
@@ -253,7 +253,8 @@ class _Watch:
     def note(self, message: comm.Message) -> None:
         """Write down a message before it is sent; one of an action stands for those of all micro-batches."""
         axis = "pp" if message.name in ("send", "receive") else self._axes.get(message.group, "tied")
-        order, action = self._trainer.schedule, self._trainer.running()
+        order = self._trainer.schedule
+        action = self._trainer.running() if isinstance(self._trainer, Pipelined) else None
         times = order.num_microbatches if order and action else 1
         traffic = comm.traffic(message)
         self._sent[axis, message.name].append((times, times * message.num_bytes, times * traffic))

@@ -127,7 +127,8 @@ class Plain:
                 loss_sum = self._loss_sum(*part)
                 token_weighted(loss_sum, num_targets, total=total).backward()
             sums.append(loss_sum.detach())
-        norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
+        most = self._config.gradient_clipping
+        norm = None if most is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step()
         return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm)
 
@@ -136,15 +137,8 @@ class Plain:
         with torch.no_grad():
             return float(self._loss_sum(batch["input_ids"], batch["labels"]))
 
-    def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:  # noqa: ARG002 - as of `Pipelined`
-        """None: one device has no schedule."""
-        return []
-
     def close(self) -> None:
         """Nothing to close: whatever a rank runs ends with it."""
-
-    def running(self) -> None:
-        """No action: there is no schedule."""
 
     def _loss_sum(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         ids, targets = (tensor.to(self.device, non_blocking=True) for tensor in (input_ids, labels))
@@ -154,7 +148,7 @@ class Plain:
 
 
 class Pipelined:
-    """A schedule that an executor runs: on lanes, or on the ranks of a group. It offers what `Plain` does.
+    """A schedule that an executor runs: on lanes, or on the ranks of a group. It offers what `Plain` does, and more.
 
     In a group every rank has all weights (or its slices of them) and trains those of its stages. Over dp each pipeline
     has its rows, and then gradients are averaged.
@@ -204,7 +198,8 @@ class Pipelined:
                     parameter.grad.mul_(comm.world_size() * num_targets / total)
         if is_shared:
             self.shared.average_now()
-        norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
+        most = self._config.gradient_clipping
+        norm = None if most is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step()
         loss_sum = torch.as_tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
         return StepRecord(loss_sum, num_targets, rate, norm, timing)
@@ -236,7 +231,7 @@ Trainer = Plain | Pipelined
 
 def _passed_over(updates: Updates, config: TrainConfig, device: torch.device) -> StepRecord:
     """The record of a batch of which no rank has a target: without gradients an optimizer changes nothing."""
-    norm = None if config.norm_limit is None else 0.0
+    norm = None if config.gradient_clipping is None else 0.0
     return StepRecord(torch.zeros((), dtype=torch.float64, device=device), 0, updates.step(), norm)
 
 

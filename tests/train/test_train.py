@@ -132,29 +132,15 @@ print(*sorted(way.files))
     assert "train/loop.py" in in_this_room and len(in_this_room) <= 9 and len(files) <= 45
 
 
-def test_tensorboard_asks_for_gradient_norms_which_change_no_update(tmp_path):
-    """In bfloat16."""
-    options = {**TINY, "num_epochs": 1, "dtype": "bfloat16", "workdir": str(tmp_path)}
-    result, unwatched = train(TrainConfig(**options, tensorboard=True)), train(TrainConfig(**options))
+def test_bfloat16_trains(tmp_path):
+    result = train(TrainConfig(**TINY, num_epochs=1, dtype="bfloat16", workdir=str(tmp_path)))
     assert 0.0 < result.validation_loss < 10.0
-    assert all(step.gradient_norm > 0 for step in result.steps)
-    assert [step.gradient_norm for step in unwatched.steps] == [None] * 2
-    assert result.step_losses == unwatched.step_losses
 
 
-NEEDS_NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        pytest.param({"device": "cuda"}, "no CUDA GPU", marks=NEEDS_NO_GPU),
-        ({"batch_size": 32}, "16 training examples, fewer than batch_size 32"),
-    ],
-)
-def test_what_this_machine_or_its_data_do_not_have_is_refused(given, sentence, tmp_path):
-    with pytest.raises(ValueError, match=sentence):
-        train(TrainConfig(**TINY | given, workdir=str(tmp_path)))
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_gpu_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no CUDA GPU"):
+        train(TrainConfig(**TINY | {"device": "cuda"}, workdir=str(tmp_path)))
 
 
 CUDA = NUMBERS | {"n_layer": 4, "optimizer": "sgd", "learning_rate": 0.1, "device": "cuda"}
