@@ -25,31 +25,23 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from pllab import comm, models
+from pllab import comm
 from pllab.arguments import require
 from pllab.parallel.shards import join, part_of
-from pllab.train.inputs import Part, Updates
+from pllab.train.inputs import Part
+from pllab.train.trainers import Trainer
 
 _WEIGHTS, _STATES, _ABOUT = "model.safetensors", "optimizer.safetensors", "checkpoint.json"
 
 
-def save_checkpoint(
-    folder: Path,
-    model: "models.GPT2LMHeadModelParallel",
-    updates: Updates,
-    steps: int,
-    identity: Mapping[str, Any],
-    mesh: comm.Mesh | None = None,
-) -> Path:
+def save_checkpoint(folder: Path, trainer: Trainer, steps: int, identity: Mapping[str, Any]) -> Path:
     """Write `folder/step-NNNNNNNN`; remove older ones and the remains of a killed save. All ranks call it.
 
     Args:
         folder: the run's folder, which all ranks see.
-        model: the model, for its sizes.
-        updates: this rank's parameters and their optimizers.
+        trainer: this rank's parameters and their optimizer.
         steps: how many the run has taken, which names the checkpoint.
         identity: what decides what is learned; a resumed run must have the same.
-        mesh: how the ranks share the model.
 
     Raises:
         OSError: rank 0 could not write; the older checkpoint is still there.
@@ -59,7 +51,7 @@ def save_checkpoint(
     problem: Exception | None = None
     files = {
         file: {key: whole.cpu().contiguous() for key, whole in tensors if comm.rank() == 0}
-        for file, tensors in ((_WEIGHTS, whole_weights(updates, mesh)), (_STATES, whole_states(updates, mesh)))
+        for file, tensors in ((_WEIGHTS, whole_weights(trainer)), (_STATES, whole_states(trainer)))
     }
     if comm.rank() == 0:
         is_finite = all(bool(whole.isfinite().all()) for whole in files[_WEIGHTS].values())
@@ -67,7 +59,7 @@ def save_checkpoint(
         try:
             diverged = f"the weights after step {steps} are not finite, because the run has diverged"
             require(is_finite, f"{diverged}; {kept} go on with --resume and a smaller --learning-rate")
-            _write(target, files, model, {**identity, "steps": steps})
+            _write(target, files, trainer, {**identity, "steps": steps})
         except ValueError as error:
             problem = error
         except (OSError, RuntimeError, SafetensorError) as error:
@@ -77,19 +69,20 @@ def save_checkpoint(
     return target
 
 
-def whole_weights(updates: Updates, mesh: comm.Mesh | None) -> Iterator[tuple[str, torch.Tensor]]:
+def whole_weights(trainer: Trainer) -> Iterator[tuple[str, torch.Tensor]]:
     """Each weight, whole and on every rank, under its name in transformers; all ranks must iterate over all of them.
 
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    return _joined({part.name: (part.parameter, part.parameter.detach()) for part in updates.parts()}, mesh)
+    parts = {part.name: (part.parameter, part.parameter.detach()) for part in trainer.updates.parts()}
+    return _joined(parts, trainer.mesh)
 
 
-def whole_states(updates: Updates, mesh: comm.Mesh | None) -> Iterator[tuple[str, torch.Tensor]]:
+def whole_states(trainer: Trainer) -> Iterator[tuple[str, torch.Tensor]]:
     """The same for each state of the optimizers, as `transformer.ln_f.bias.exp_avg`."""
-    states = ((part, kind, value) for part in updates.parts() for kind, value in part.state.items())
-    return _joined({f"{part.name}.{kind}": (part.parameter, value) for part, kind, value in states}, mesh)
+    states = ((part, kind, value) for part in trainer.updates.parts() for kind, value in part.state.items())
+    return _joined({f"{part.name}.{kind}": (part.parameter, value) for part, kind, value in states}, trainer.mesh)
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
@@ -111,7 +104,7 @@ def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, in
     steps = int(path.name.removeprefix("step-"))
     try:
         saved = dict(json.loads((path / _ABOUT).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise _damaged(path, f"{_ABOUT} cannot be read ({type(error).__name__})") from error
     own = {**identity, "steps": steps}
     for name in {**saved, **own}:
@@ -124,7 +117,7 @@ def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, in
     return path, steps
 
 
-def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None) -> None:
+def load_checkpoint(path: Path, trainer: Trainer) -> None:
     """Fill this rank's part of the parameters and of the optimizer's state; no message is sent.
 
     Raises:
@@ -136,15 +129,15 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
             for key in states.keys():  # noqa: SIM118 - it is a file and no dictionary
                 owner, _, kind = key.rpartition(".")
                 kinds.setdefault(owner, []).append(kind)
-            for part in updates.parts():
-                name, whole = part.name, weights.get_tensor(part.name)
-                part.parameter.copy_(_mine(part, whole, mesh))
+            for part in trainer.updates.parts():
+                name = part.name
+                part.parameter.copy_(_mine(part, weights.get_tensor(name), trainer.mesh))
                 lacks_state = bool(kinds) and name not in kinds and part.parameter.requires_grad
                 require(not lacks_state, f"{_STATES} has no state of {name}")  # AdamW would go on from empty moments
                 for kind in kinds.get(name, []):
-                    mine = _mine(part, states.get_tensor(f"{name}.{kind}"), mesh)
+                    mine = _mine(part, states.get_tensor(f"{name}.{kind}"), trainer.mesh)
                     # Only a fused optimizer counts its steps on the GPU; another would wait for it in each.
-                    moves = mine.ndim or updates.optimizer.defaults["fused"]
+                    moves = mine.ndim or trainer.updates.optimizer.defaults["fused"]
                     part.state[kind] = (mine.to(part.parameter.device) if moves else mine).clone()
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise _damaged(path, str(error).partition("\n")[0]) from error
@@ -165,13 +158,10 @@ def _joined(
 
 
 def _write(
-    target: Path,
-    files: Mapping[str, dict[str, torch.Tensor]],
-    model: "models.GPT2LMHeadModelParallel",
-    about: Mapping[str, Any],
+    target: Path, files: Mapping[str, dict[str, torch.Tensor]], trainer: Trainer, about: Mapping[str, Any]
 ) -> None:
-    folder = target.parent
-    config = type(model.config).from_dict(model.config.to_dict() | {"architectures": ["GPT2LMHeadModel"]})
+    folder, config = target.parent, trainer.model.config
+    config = type(config).from_dict(config.to_dict() | {"architectures": ["GPT2LMHeadModel"]})
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob(".draft-*"):
         shutil.rmtree(stale, ignore_errors=True)

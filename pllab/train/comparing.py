@@ -253,7 +253,7 @@ def trained(config: TrainConfig, num_steps: int, frozen: tuple[str, ...] = FROZE
     elsewhere = held_for_others()  # torch counts what is mapped on every rank that maps it
     for number in range(_WARMUP, num_steps):
         take(trainer, number)
-    parameters = {name: whole.clone() for name, whole in whole_weights(trainer.updates, trainer.mesh)}
+    parameters = {name: whole.clone() for name, whole in whole_weights(trainer)}
     trainer.close()
     losses, _ = losses_of_all(records, config.dp)
     return Trained(losses, *_of_the_rank_with_most(seconds, _peak_bytes(recorded) - elsewhere), parameters)

@@ -5,9 +5,8 @@ calling process, not ten seconds later by one of four ranks. The command line ma
 each has its meaning below it.
 """
 
-import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -24,7 +23,6 @@ _LEAST = {"seed": 0, "warmup_steps": 0, "eval_interval": 0, "checkpoint_interval
 # Far above any GPT-2: a model of 10**30 layers would be made without end, and torch counts sizes in 64 bits.
 _MOST = {"n_layer": 1_000, "n_embd": 100_000, "max_length": 1_000_000, "vocab_size": 10_000_000, "seed": 2**63 - 1}
 _SIZES = ("n_layer", "n_embd", "n_head")
-_LEARNED_FROM = "dataset columns max_length samples_per_epoch batch_size optimizer vocab_size dropout dtype seed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,12 +184,6 @@ class TrainConfig:
         """Number of stages of a model on several devices."""
         family = FAMILIES.get(self.schedule)  # zero_bubble is none: it is searched
         return self.pp * (family.stages_per_rank if family else 1)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """The fields that decide what is learned, as plain values; a resumed run must have the same."""
-        plain = json.loads(json.dumps(asdict(self)))
-        return {name: plain[name] for name in (*_SIZES, *_LEARNED_FROM.split())}
 
 
 def _checked(name: str, hint: Any, value: Any) -> Any:

@@ -5,9 +5,10 @@ numbers depend on how the model is cut.
 """
 
 import hashlib
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +17,13 @@ from torch import nn
 
 from pllab import accelerator, comm, models
 from pllab.comm import devices
-from pllab.data import Example, Tokenizer, load_examples, texts_of, train_tokenizer
+from pllab.data import Example, Tokenizer, load_examples, partition_dataset, texts_of, train_tokenizer
 from pllab.models.new_gpt2 import gpt2_config, made_real
 from pllab.parallel.shards import is_dtensor
 from pllab.train.config import TrainConfig
+
+_OF_DATA = "dataset columns max_length samples_per_epoch batch_size vocab_size"
+_OF_MODEL = "n_layer n_embd n_head dropout dtype optimizer seed"
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,13 @@ class Corpus:
     validation: Sequence[Example]
     tokenizer: Tokenizer
 
-    def identity(self, config: TrainConfig, steps_per_epoch: int) -> dict[str, Any]:
+    def identity(self, config: TrainConfig) -> dict[str, Any]:
         """What decides what a run learns from these examples; a resumed run must have the same."""
         digest = hashlib.sha256("\0".join(texts_of(self.training)).encode()).hexdigest()
-        return config.identity | {"data": digest[:12], "steps_per_epoch": steps_per_epoch}
+        steps = len(partition_dataset(0, config.dp, self.training, config.batch_size, remainder="drop"))
+        plain = json.loads(json.dumps(asdict(config)))
+        given = {name: plain[name] for name in f"{_OF_DATA} {_OF_MODEL}".split()}
+        return given | {"data": digest[:12], "steps_per_epoch": steps}
 
 
 def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corpus:

@@ -89,7 +89,7 @@ class _Loop:
         done, length, epochs, steps = 0, len(self.loader), list[EpochMetrics](), list[StepMetrics]()
         if found:
             path, done = found
-            load_checkpoint(path, self.trainer.updates, self.trainer.mesh)
+            load_checkpoint(path, self.trainer)
         self.trainer.updates.begin(self.config.num_epochs * length, done)
         self.first = done // length
         for number in range(self.first, self.config.num_epochs):
@@ -173,8 +173,7 @@ class _Loop:
 
     def save(self) -> None:
         """Write a checkpoint."""
-        trainer, identity = self.trainer, self.corpus.identity(self.config, len(self.loader))
-        save_checkpoint(self.config.folder, trainer.model, trainer.updates, self.at, identity, trainer.mesh)
+        save_checkpoint(self.config.folder, self.trainer, self.at, self.corpus.identity(self.config))
 
     def measured(self, seconds: float) -> tuple[EpochMetrics, list[StepMetrics]]:
         """The epoch of this rank, and its steps over all ranks."""

@@ -6,7 +6,6 @@ from pathlib import Path
 from pllab import comm
 from pllab.arguments import require
 from pllab.comm.devices import compute_threads, gpu_backend
-from pllab.data import partition_dataset
 from pllab.train.checkpoints import checkpoints_in, open_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import Corpus, devices_of, load_corpus
@@ -110,8 +109,8 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, tuple[Path, int] | None]:
         )
     folder.mkdir(parents=True, exist_ok=True)
     corpus, found = load_corpus(config), None
-    num_steps = len(partition_dataset(0, config.dp, corpus.training, config.batch_size, remainder="drop"))
-    identity = corpus.identity(config, num_steps)
+    identity = corpus.identity(config)
+    num_steps = identity["steps_per_epoch"]
     if config.resume and (checkpoints or not config.checkpoint):
         found = open_checkpoint(folder, identity)
     given = {name: value for name, value in asdict(config).items() if name not in _OF_A_HOST}

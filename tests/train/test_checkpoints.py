@@ -4,6 +4,7 @@ import resource
 import shutil
 import socket
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from pllab.train.checkpoints import (
     save_checkpoint,
 )
 from pllab.train.comparing import SMALL, batch, layouts, share_of
-from pllab.train.inputs import Updates, build_model, meta_model
+from pllab.train.inputs import Updates, meta_model
 from pllab.train.trainers import losses_of_all, make_trainer
 from tests.tiers import exhaustive
 from tests.train.sizes import NUMBERS
@@ -29,22 +30,21 @@ WHOSE = {"dataset": "docs", "seed": 1}
 NAME = "transformer.wte.weight"
 
 
-def tiny(make=build_model):
-    config = TrainConfig(n_layer=2, n_embd=16, n_head=2, max_length=8)
-    model = make(config, vocab_size=20)
-    return model, Updates(dict(model.named_parameters()), config)
+TINY = TrainConfig(n_layer=2, n_embd=16, n_head=2, max_length=8, device="cpu")
 
 
-def save(folder, model, updates, done=1):
-    return save_checkpoint(folder, model, updates, done, WHOSE)
+def tiny():
+    """A trainer that has taken a step."""
+    trainer = make_trainer(TINY, 20)
+    ids = torch.arange(8).repeat(32, 1)
+    trainer.step({"input_ids": ids, "labels": ids})
+    return trainer
 
 
 def test_transformers_reads_the_weights(tmp_path):
-    model, updates = tiny()
-    path = save(tmp_path, model, updates)
-    tokens = torch.arange(8).unsqueeze(0)
-    loaded = GPT2LMHeadModel.from_pretrained(path)
-    torch.testing.assert_close(loaded(tokens).logits, model.eval()(tokens).logits)
+    trainer, tokens = tiny(), torch.arange(8).unsqueeze(0)
+    loaded = GPT2LMHeadModel.from_pretrained(save_checkpoint(tmp_path, trainer, 1, WHOSE))
+    torch.testing.assert_close(loaded(tokens).logits, trainer.model.eval()(tokens).logits)
 
 
 def test_only_the_newest_stays_no_draft_of_a_killed_save_and_all_that_is_no_checkpoint(tmp_path):
@@ -52,7 +52,7 @@ def test_only_the_newest_stays_no_draft_of_a_killed_save_and_all_that_is_no_chec
     for name in (".draft-killed", *strays):
         (tmp_path / name).mkdir()
     for done in (1, 2, 3, 3):
-        save(tmp_path, *tiny(), done)
+        save_checkpoint(tmp_path, tiny(), done, WHOSE)
     assert {path.name for path in tmp_path.iterdir()} == {*strays, "step-00000003"}
     assert [path.name for path in checkpoints_in(tmp_path)] == ["step-00000003"]
 
@@ -72,7 +72,6 @@ RECORDS = {
     "no record": lambda path: (path / "checkpoint.json").unlink(),
     "a foreign record": lambda path: (path / "checkpoint.json").write_text("[1, 2]"),
     "a truncated record": lambda path: (path / "checkpoint.json").write_text('{"steps": 1'),
-    "a record too deep to read": lambda path: (path / "checkpoint.json").write_text('{"steps":' + "[" * 10**5),
 }
 FILES = {
     "truncated weights": lambda path: (path / WEIGHTS).write_bytes((path / WEIGHTS).read_bytes()[:-50]),
@@ -99,29 +98,22 @@ def forget_one(states):
 
 def test_counts_of_steps_stay_on_the_cpu_where_the_optimizer_is_not_fused(tmp_path):
     """It reads them in every step, and would wait for the GPU."""
-    model, updates = tiny()
-    for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    updates.step()
-    _, elsewhere = tiny(meta_model)
-    load_checkpoint(save(tmp_path, model, updates), elsewhere)
-    places = {kind: value.device.type for part in elsewhere.parts() for kind, value in part.state.items()}
+    updates = Updates(dict(meta_model(TINY, 20).named_parameters()), TINY)
+    load_checkpoint(save_checkpoint(tmp_path, tiny(), 1, WHOSE), SimpleNamespace(updates=updates, mesh=None))
+    places = {kind: value.device.type for part in updates.parts() for kind, value in part.state.items()}
     assert places == {"step": "cpu", "exp_avg": "meta", "exp_avg_sq": "meta"}
 
 
 @pytest.mark.parametrize("damage", [*RECORDS.values(), *FILES.values()], ids=[*RECORDS, *FILES])
 def test_every_kind_of_damage_is_one_sentence(tmp_path, damage):
     """That of the record before anything starts, that of the tensors when they are read."""
-    model, updates = tiny()
-    for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    updates.step()
-    path = save(tmp_path, model, updates)
+    trainer = tiny()
+    path = save_checkpoint(tmp_path, trainer, 1, WHOSE)
     damage(path)
     with pytest.raises(ValueError, match=r"step-00000001' cannot be used \(.*\); restore the file") as refused:
         open_checkpoint(tmp_path, WHOSE)
         assert damage in FILES.values()
-        load_checkpoint(path, updates)
+        load_checkpoint(path, trainer)
     assert "\n" not in str(refused.value)
 
 
@@ -136,7 +128,7 @@ def test_every_kind_of_damage_is_one_sentence(tmp_path, damage):
 )
 def test_what_differs_is_named_and_nothing_is_called_damaged(tmp_path, whose, name, sentence):
     """Also if only one of both has it. Another dp may make epochs of another length."""
-    save(tmp_path, *tiny()).rename(tmp_path / name)
+    save_checkpoint(tmp_path, tiny(), 1, WHOSE).rename(tmp_path / name)
     with pytest.raises(ValueError, match=sentence):
         open_checkpoint(tmp_path, whose)
 
@@ -194,7 +186,7 @@ def stopped(rank, world_size, folder, axes):
     config = TrainConfig(**MOMENTS | axes)
     trainer = make_trainer(config, 65)
     losses(trainer, config, 0)
-    save_checkpoint(folder, trainer.model, trainer.updates, STEPS, WHOSE, trainer.mesh)
+    save_checkpoint(folder, trainer, STEPS, WHOSE)
     comm.barrier()
     return losses(trainer, config, STEPS)
 
@@ -205,7 +197,7 @@ def resumed(rank, world_size, folder, configs):
     rows = []
     for config in configs:
         trainer = make_trainer(config, 65)
-        load_checkpoint(path, trainer.updates, trainer.mesh)
+        load_checkpoint(path, trainer)
         rows.append(losses(trainer, config, steps))
         trainer.close()
     return rows
@@ -257,7 +249,7 @@ def failing(rank, world_size, folder):
             next(trainer.updates.parts()).parameter.detach().fill_(torch.nan)
         with full_disk() if rank == 0 and steps == 2 else nullcontext():
             try:
-                save_checkpoint(folder, trainer.model, trainer.updates, steps, WHOSE, trainer.mesh)
+                save_checkpoint(folder, trainer, steps, WHOSE)
             except (OSError, ValueError) as error:
                 said.append(str(error))
     comm.barrier()
