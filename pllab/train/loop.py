@@ -140,7 +140,8 @@ class _Loop:
         self.num_tokens += int((batch["input_ids"] != self.collate.tokenizer.pad_id).sum())
 
     def report(self) -> None:
-        """Tell the caller how far this epoch is."""
+        """Tell the caller how far this epoch is; reading the loss waits for the device."""
+        last = self.records[-1]
         self.on_progress(
             {
                 "rank": comm.rank(),
@@ -148,7 +149,7 @@ class _Loop:
                 "step": self.at - self.number * len(self.loader),
                 "num_steps": len(self.loader),
                 "tokens": self.num_tokens,
-                "loss": self.records[-1].mean_loss,
+                "loss": last.loss_sum.item() / max(1, last.num_targets),
                 "seconds": time.perf_counter() - self.start,
             }
         )

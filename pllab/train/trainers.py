@@ -61,11 +61,6 @@ class StepRecord:
     timing: Timeline | ActionTimes | None = None
     """When the devices of a split model worked, None if there was no target; the trainer's `timelines` reads it."""
 
-    @property
-    def mean_loss(self) -> float:
-        """Loss per target token of this share; waits for the device."""
-        return self.loss_sum.item() / max(1, self.num_targets)
-
 
 def losses_of_all(records: Sequence[StepRecord], num_shares: int) -> tuple[list[float], float]:
     """Loss per target token over all shares, for every step and for all of them, with one message in all; NaN of none.
@@ -107,7 +102,12 @@ class Plain:
     def __init__(self, model: "models.GPT2LMHeadModelParallel", config: TrainConfig, mesh: comm.Mesh | None) -> None:
         (self.device,) = devices_of(config)
         self.model, self.mesh, self._config = model, mesh, config
-        self.shared = replica_of(model, config, self.device, mesh)
+        if not config.deferred_init:
+            nn.Module.to(model, self.device)
+        if mesh is not None and config.dp > 1 and config.implementation == "pytorch":
+            self.shared = _shared_by_pytorch(model, config, self.device, mesh)
+        else:
+            self.shared = shared_over_dp(model, config, mesh, initialise=initialise(model, config.seed))
         self.reason = str(getattr(self.shared, "reason", ""))
         if config.compile:
             model.compile()
@@ -289,27 +289,6 @@ def packet_of(config: TrainConfig, num_microbatches: int) -> torch.Tensor:
     rows = -(-config.batch_size // config.dp // num_microbatches)
     shape = rows, config.max_length, config.n_embd
     return torch.empty(shape, dtype=getattr(torch, config.dtype), device="meta")
-
-
-def replica_of(
-    model: "models.GPT2LMHeadModelParallel", config: TrainConfig, device: torch.device, mesh: comm.Mesh | None
-) -> nn.Module:
-    """A GPT-2 of which this rank has its part, called and trained like the whole one.
-
-    Example: after `replica(input_ids=ids, labels=labels).loss.backward()` gradients are means over dp.
-
-    Args:
-        model: the whole model, on the meta device if `config.deferred_init`.
-        config: its axes and implementation.
-        device: where this rank computes.
-        mesh: the ranks; none for a process alone.
-    """
-    if not config.deferred_init:
-        nn.Module.to(model, device)
-    if config.dp > 1 and config.implementation == "pytorch":
-        assert mesh is not None
-        return _shared_by_pytorch(model, config, device, mesh)
-    return shared_over_dp(model, config, mesh, initialise=initialise(model, config.seed))
 
 
 def shared_over_dp(module: nn.Module, config: TrainConfig, mesh: comm.Mesh | None, **sharding: Any) -> nn.Module:
