@@ -30,8 +30,10 @@ from pllab.train.metrics import (
     RunMetrics,
     StepMetrics,
     TrainResult,
+    counted,
     log_epoch,
     measured_peak_flops,
+    model_flops,
     peak_memory_bytes,
     reset_peak_memory,
 )
@@ -240,19 +242,21 @@ def _result(
     wall_time_s, order = time.perf_counter() - start, trainer.schedule
     most_bytes = peak_memory_bytes(trainer.device)  # before the matrices that measure the device's peak
     peak = config.peak_flops or measured_peak_flops(trainer.device, getattr(torch, config.dtype))
-    mine = epochs, most_bytes, peak * len(set(devices_of(config)))  # lanes may share a GPU
+    mine = tuple(epochs), most_bytes, peak * len(set(devices_of(config)))  # lanes may share a GPU
     of_ranks, bytes_of_ranks, peaks = zip(*comm.all_gather_object(mine), strict=True)
     ranks = first_of_each_share(config, of_ranks)
+    samples, tokens, seconds, bubble_fraction = counted(ranks)
     whole = meta_model(config, corpus.tokenizer.vocab_size)
-    metrics = RunMetrics.of(
-        config,
-        ranks,
-        num_steps=len(steps),
-        num_parameters=sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name),
+    multiplied = sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name)  # positions are added
+    needed = model_flops(multiplied, config.n_layer, config.n_embd, tokens, samples)
+    metrics = RunMetrics(
+        samples_per_s=samples / seconds,
+        goodput=len(steps) / wall_time_s,
         wall_time_s=wall_time_s,
         peak_memory_bytes=bytes_of_ranks,
-        peak_flops=sum(peaks),
+        bubble_fraction=bubble_fraction,
         predicted_bubble_fraction=simulate(order).bubble_fraction if order else None,
+        model_flops_utilisation=needed / seconds / sum(peaks),
     )
     about = "; ".join(filter(None, (backend, trainer.reason)))
     given: Any = {"config": config, "machine": describe_machine(), "backend": about, "metrics": metrics, "bleu": bleu}

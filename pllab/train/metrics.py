@@ -89,45 +89,14 @@ class RunMetrics:
     """Operations that the model needs (`model_flops`) over those the devices could do in the training time.
     Source: PaLM, Chowdhery et al. 2022, section 4.1."""
 
-    @classmethod
-    def of(
-        cls,
-        config: TrainConfig,
-        ranks: Sequence[Sequence[EpochMetrics]],
-        *,
-        num_steps: int,
-        num_parameters: int,
-        wall_time_s: float,
-        peak_memory_bytes: tuple[int, ...],
-        peak_flops: float,
-        predicted_bubble_fraction: float | None,
-    ) -> "RunMetrics":
-        """Compute all from the epochs of each share of the data and from what was measured.
 
-        Args:
-            config: what was trained.
-            ranks: the epochs of each share.
-            num_steps: updates.
-            num_parameters: those of the whole model that are multiplied with, so not those of positions.
-            wall_time_s: as above.
-            peak_memory_bytes: as above.
-            peak_flops: floating-point operations per second that all devices together could do.
-            predicted_bubble_fraction: as above.
-        """
-        counted = [epoch for epochs in ranks for epoch in (epochs[1:] or epochs)]
-        fractions = [epoch.bubble_fraction for epoch in counted if epoch.bubble_fraction is not None]
-        samples, tokens = sum(e.num_samples for e in counted), sum(e.num_tokens for e in counted)
-        needed = model_flops(num_parameters, config.n_layer, config.n_embd, tokens, samples)
-        seconds = fmean(sum(e.training_time_s for e in epochs[1:] or epochs) for epochs in ranks)
-        return cls(
-            samples_per_s=samples / seconds,
-            goodput=num_steps / wall_time_s,
-            wall_time_s=wall_time_s,
-            peak_memory_bytes=peak_memory_bytes,
-            bubble_fraction=fmean(fractions) if fractions else None,
-            predicted_bubble_fraction=predicted_bubble_fraction,
-            model_flops_utilisation=needed / seconds / peak_flops,
-        )
+def counted(ranks: Sequence[Sequence[EpochMetrics]]) -> tuple[int, int, float, float | None]:
+    """Examples, tokens, seconds and a pipeline's idle share of the epochs that count, given those of each share."""
+    chosen = [epoch for epochs in ranks for epoch in (epochs[1:] or epochs)]
+    seconds = fmean(sum(e.training_time_s for e in epochs[1:] or epochs) for epochs in ranks)
+    fractions = [epoch.bubble_fraction for epoch in chosen if epoch.bubble_fraction is not None]
+    samples, tokens = sum(e.num_samples for e in chosen), sum(e.num_tokens for e in chosen)
+    return samples, tokens, seconds, fmean(fractions) if fractions else None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ def test_a_folder_in_the_place_of_the_result_is_told_before_a_step(tmp_path):
 
 DIFFERENT = {
     "learning_rate is 0.1 on rank 0 and 0.2 on rank 1": ({"learning_rate": 0.1}, {"learning_rate": 0.2}),
-    "mode is 'data_parallel' on rank 0 and 'single' on rank 1": ({}, {"mode": "single", "world_size": 1}),
     "data is '.*' on rank 0 and '.*' on rank 1": ({"dataset": "texts.jsonl", "name": "other"},) * 2,
     "newest checkpoint is None on rank 0 and 'step-00000002' on rank 1": ({"num_epochs": 2},) * 2,
 }
@@ -45,16 +44,14 @@ def refusals(rank, world_size, folder):
     return said
 
 
-def test_ranks_that_differ_are_refused_all_with_one_sentence_and_leave_a_checkpoint_as_it_is(tmp_path):
+def test_ranks_that_differ_are_refused_all_with_one_sentence(tmp_path):
     for rank in range(2):
         (tmp_path / str(rank)).mkdir()
         (tmp_path / str(rank) / "texts.jsonl").write_text(f'{{"text": "of host {rank}"}}\n' * 40)
     train(TrainConfig(**HERE | {"workdir": str(tmp_path / "1" / "work")}))
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("step-*/*")}
     mine, theirs = launch(refusals, 2, tmp_path, backend="gloo", timeout_s=60.0)
     assert mine == theirs
     assert all(map(re.match, DIFFERENT, mine)), mine
-    assert kept and {path: path.stat().st_mtime_ns for path in tmp_path.rglob("step-*/*")} == kept
 
 
 def seeds_at_dropout(rank, world_size, config):
