@@ -91,7 +91,7 @@ def summary_text(result: TrainResult) -> str:
         f"at most {memory:,.0f} MiB on a rank",
         f"validation loss  {result.validation_loss:.4f}",
         *([f"BLEU             {result.bleu:.2f}"] if result.bleu is not None else []),
-        f"results          {result.path}",
+        f"results          {result.config.result_file}",
     ]
     return "\n".join(lines)
 

@@ -119,7 +119,7 @@ class TrainConfig:
     timeout_s: float = 86400.0
     """Seconds after which ranks that have not finished are ended, and lanes that have not finished an action."""
     workdir: str = "workdir"
-    """Folder of results, checkpoints and figures; made when missing."""
+    """Folder of results and checkpoints; made when missing."""
     checkpoint: bool = False
     """Save model and optimizer after every epoch; only the newest checkpoint is kept."""
     checkpoint_interval: int = 0
@@ -161,8 +161,13 @@ class TrainConfig:
 
     @property
     def folder(self) -> Path:
-        """Folder of the run's checkpoints and TensorBoard files; beside it is the result, `NAME.json`."""
+        """Folder of the run's checkpoints and TensorBoard files."""
         return Path(self.workdir, self.run_name)
+
+    @property
+    def result_file(self) -> Path:
+        """The JSON of the result, beside the run's folder."""
+        return self.folder.with_name(f"{self.folder.name}.json")
 
     @property
     def is_split(self) -> bool:

@@ -143,11 +143,6 @@ class TrainResult:
     """BLEU (0 to 100) of greedy translations of the validation examples; none without sources."""
 
     @property
-    def path(self) -> Path:
-        """Where the JSON is."""
-        return self.config.folder.with_name(f"{self.config.run_name}.json")
-
-    @property
     def step_losses(self) -> tuple[float, ...]:
         """Loss of every step over the whole batch, before the step's update."""
         return tuple(step.loss for step in self.steps)
@@ -187,7 +182,7 @@ class TrainResult:
 
     def save(self) -> None:
         """Write `WORKDIR/NAME.json` atomically."""
-        write_whole(self.path, json.dumps(self.to_json(), indent=1) + "\n")
+        write_whole(self.config.result_file, json.dumps(self.to_json(), indent=1) + "\n")
 
 
 def model_flops(num_parameters: int, n_layer: int, width: int, num_tokens: int, num_samples: int) -> float:

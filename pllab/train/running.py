@@ -97,8 +97,7 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, tuple[Path, int] | None]:
         ValueError: files in it are in the way, or ranks differ.
         NothingLeftError: the run is complete; its result is not changed.
     """
-    folder = config.folder
-    result = folder.with_name(f"{folder.name}.json")
+    folder, result = config.folder, config.result_file
     told = f"{str(result)!r} is a folder, and the results go into a file of that name; move it away"
     require(not result.is_dir(), told)
     checkpoints = checkpoints_in(folder)

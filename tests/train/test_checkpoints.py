@@ -308,7 +308,7 @@ def test_a_run_that_ends_after_its_last_step_still_gets_a_result(tmp_path, monke
         train(cut)
     result = train(cut)
     assert result.steps == whole.steps[-1:] and result.validation_loss == whole.validation_loss
-    assert [path.name for path in checkpoints_in(result.path.with_suffix(""))] == [f"step-{len(whole.steps):08d}"]
+    assert [path.name for path in checkpoints_in(cut.folder)] == [f"step-{len(whole.steps):08d}"]
 
 
 def interrupt(*_args, **_options):
@@ -345,7 +345,7 @@ def test_a_named_run_goes_on_under_other_axes(tmp_path):
     options = NUMBERS | {"name": "v1.5", "checkpoint": True, "resume": True, "workdir": str(tmp_path)}
     train(TrainConfig(**options, num_epochs=1))
     result = train(TrainConfig(**options, num_epochs=2, pp=2))
-    assert len(result.step_losses) == 2 and result.path == tmp_path / "v1.5.json"
+    assert len(result.step_losses) == 2 and result.config.result_file == tmp_path / "v1.5.json"
     assert [path.name for path in checkpoints_in(tmp_path / "v1.5")] == ["step-00000004"]
     with pytest.raises(NothingLeftError, match=r"or see the result '.*v1\.5\.json'"):
         train(TrainConfig(**options, num_epochs=2, pp=2))

@@ -96,7 +96,7 @@ def test_the_loss_falls_and_every_step_is_counted(tmp_path):
     assert [event["epoch"] for event in last] == [0, 1, 2, 3]
     assert [event["tokens"] for event in last] == [epoch.num_tokens for epoch in result.ranks[0]]
     assert all(early["seconds"] <= late["seconds"] for early, late in itertools.pairwise(events[:2]))
-    assert json.loads(result.path.read_text())["validation_loss"] == pytest.approx(result.validation_loss)
+    assert json.loads(result.config.result_file.read_text())["validation_loss"] == pytest.approx(result.validation_loss)
 
 
 def test_a_row_whose_source_fills_it_is_passed_over(tmp_path):
