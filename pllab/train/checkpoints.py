@@ -28,7 +28,6 @@ from torch import nn
 from pllab import comm
 from pllab.arguments import require
 from pllab.parallel.shards import join, part_of
-from pllab.train.inputs import Part
 from pllab.train.trainers import Trainer
 
 _WEIGHTS, _STATES, _ABOUT = "model.safetensors", "optimizer.safetensors", "checkpoint.json"
@@ -75,14 +74,18 @@ def whole_weights(trainer: Trainer) -> Iterator[tuple[str, torch.Tensor]]:
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    parts = {part.name: (part.parameter, part.parameter.detach()) for part in trainer.updates.parts()}
-    return _joined(parts, trainer.mesh)
+    mine = {name: (parameter, parameter.detach()) for name, parameter in trainer.updates.parameters.items()}
+    return _joined(mine, trainer.mesh)
 
 
 def whole_states(trainer: Trainer) -> Iterator[tuple[str, torch.Tensor]]:
     """The same for each state of the optimizers, as `transformer.ln_f.bias.exp_avg`."""
-    states = ((part, kind, value) for part in trainer.updates.parts() for kind, value in part.state.items())
-    return _joined({f"{part.name}.{kind}": (part.parameter, value) for part, kind, value in states}, trainer.mesh)
+    mine = {
+        f"{name}.{kind}": (parameter, value)
+        for name, parameter in trainer.updates.parameters.items()
+        for kind, value in trainer.updates.optimizer.state[parameter].items()
+    }
+    return _joined(mine, trainer.mesh)
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
@@ -129,16 +132,16 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
             for key in states.keys():  # noqa: SIM118 - it is a file and no dictionary
                 owner, _, kind = key.rpartition(".")
                 kinds.setdefault(owner, []).append(kind)
-            for part in trainer.updates.parts():
-                name = part.name
-                part.parameter.copy_(_mine(part, weights.get_tensor(name), trainer.mesh))
-                lacks_state = bool(kinds) and name not in kinds and part.parameter.requires_grad
+            for name, parameter in trainer.updates.parameters.items():
+                parameter.copy_(_mine(parameter, weights.get_tensor(name), trainer.mesh))
+                lacks_state = bool(kinds) and name not in kinds and parameter.requires_grad
                 require(not lacks_state, f"{_STATES} has no state of {name}")  # AdamW would go on from empty moments
                 for kind in kinds.get(name, []):
-                    mine = _mine(part, states.get_tensor(f"{name}.{kind}"), trainer.mesh)
+                    mine = _mine(parameter, states.get_tensor(f"{name}.{kind}"), trainer.mesh)
                     # Only a fused optimizer counts its steps on the GPU; another would wait for it in each.
                     moves = mine.ndim or trainer.updates.optimizer.defaults["fused"]
-                    part.state[kind] = (mine.to(part.parameter.device) if moves else mine).clone()
+                    state = trainer.updates.optimizer.state[parameter]
+                    state[kind] = (mine.to(parameter.device) if moves else mine).clone()
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise _damaged(path, str(error).partition("\n")[0]) from error
 
@@ -183,9 +186,9 @@ def _write(
         shutil.rmtree(older, ignore_errors=True)
 
 
-def _mine(part: Part, whole: torch.Tensor, mesh: comm.Mesh | None) -> torch.Tensor:
+def _mine(parameter: nn.Parameter, whole: torch.Tensor, mesh: comm.Mesh | None) -> torch.Tensor:
     """This rank's part of a tensor; a count of steps is the same on every rank."""
-    return part_of(part.parameter, whole, mesh) if whole.ndim else whole
+    return part_of(parameter, whole, mesh) if whole.ndim else whole
 
 
 def _damaged(path: Path, what: str) -> ValueError:

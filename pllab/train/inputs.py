@@ -7,10 +7,10 @@ numbers depend on how the model is cut.
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -96,14 +96,6 @@ def devices_of(config: TrainConfig) -> list[torch.device]:
     return [torch.device("cpu") if on_cpu else devices.current_gpu()]
 
 
-class Part(NamedTuple):
-    """What a process has of a parameter, and its state in the optimizer."""
-
-    name: str
-    parameter: nn.Parameter
-    state: dict[str, torch.Tensor]
-
-
 class Updates:
     """The optimizer of one process, for the parameters that it trains.
 
@@ -116,14 +108,14 @@ class Updates:
     """
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], config: TrainConfig) -> None:
-        self._config, self._parameters = config, dict(sorted(parameters.items()))
+        self._config, self.parameters = config, dict(sorted(parameters.items()))
         self._num_steps, self._done = 1, 0
         kind: Any = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
         # Fused, it is one call of torch for all of them. For DTensors and on the meta device torch has no such call;
         # that of SGD leaves nearly all numbers of bfloat16 on a CPU as they were.
         is_plain = not any(is_dtensor(parameter) or parameter.is_meta for parameter in parameters.values())
         is_plain &= (config.optimizer, config.dtype) != ("sgd", "bfloat16")
-        self.optimizer = kind(self._parameters.values(), config.learning_rate, weight_decay=0.0, fused=is_plain or None)
+        self.optimizer = kind(self.parameters.values(), config.learning_rate, weight_decay=0.0, fused=is_plain or None)
 
     def begin(self, num_steps: int, done: int = 0) -> None:
         """Start the learning-rate schedule over `num_steps` steps, of which a resumed run has taken `done`."""
@@ -137,11 +129,6 @@ class Updates:
         self.optimizer.zero_grad()
         self._done += 1
         return rate
-
-    def parts(self) -> Iterator[Part]:
-        """Every parameter of this process with its name and its optimizer's state, which is filled to restore it."""
-        for name, parameter in self._parameters.items():
-            yield Part(name, parameter, self.optimizer.state[parameter])
 
 
 def learning_rate_factor(step: int, num_steps: int, config: TrainConfig) -> float:

@@ -100,7 +100,7 @@ def test_counts_of_steps_stay_on_the_cpu_where_the_optimizer_is_not_fused(tmp_pa
     """It reads them in every step, and would wait for the GPU."""
     updates = Updates(dict(meta_model(TINY, 20).named_parameters()), TINY)
     load_checkpoint(save_checkpoint(tmp_path, tiny(), 1, WHOSE), SimpleNamespace(updates=updates, mesh=None))
-    places = {kind: value.device.type for part in updates.parts() for kind, value in part.state.items()}
+    places = {kind: value.device.type for state in updates.optimizer.state.values() for kind, value in state.items()}
     assert places == {"step": "cpu", "exp_avg": "meta", "exp_avg_sq": "meta"}
 
 
@@ -243,7 +243,7 @@ def failing(rank, world_size, folder):
     said = []
     for steps in (1, 2, 3):
         if steps == 3 and rank == 1:
-            next(trainer.updates.parts()).parameter.detach().fill_(torch.nan)
+            next(trainer.model.parameters()).detach().fill_(torch.nan)
         with full_disk() if rank == 0 and steps == 2 else nullcontext():
             try:
                 save_checkpoint(folder, trainer, steps, WHOSE)
