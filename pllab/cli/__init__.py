@@ -32,8 +32,9 @@ _COMMANDS = {
     ),
     "student": ("teaching:copy_for_students", "copy the lessons for students: stubs, and no folded solutions"),
 }
-# The functions whose parameters are the flags, with the parameter whose values are the words that stand alone.
-_ALONE = {"doctor": "", "autopsy": "records", "import": "traces", "grade": "notebooks", "student": "folder"}
+_READ_WORDS = {"compare", "equivalence", "scale", "bench"}  # the parameters of the other functions are the flags
+# The parameter whose values are the words that stand alone.
+_ALONE = {"autopsy": "records", "import": "traces", "grade": "notebooks", "student": "folder"}
 _HELP = """usage: python -m pllab COMMAND [options]
 
 {commands}
@@ -74,7 +75,8 @@ def _dispatch(words: list[str]) -> int:
     name, *rest = words
     require(name in _COMMANDS, f"{name!r} is no command; choose one of {', '.join(_COMMANDS)}")
     command = resolve_name(f"pllab.cli.{_COMMANDS[name][0]}")
-    return int((parse(command, rest, name, _ALONE[name]) if name in _ALONE else command(rest)) or 0)
+    code = command(rest) if name in _READ_WORDS else parse(command, rest, name, _ALONE.get(name, ""))
+    return int(code or 0)
 
 
 def _sentence(error: Exception, words: Sequence[str]) -> str:

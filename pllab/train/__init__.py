@@ -1,15 +1,14 @@
 """One trainer for any axes: one device, data, tensor and pipeline parallel, naive model parallel, and several at once.
 
 `TrainConfig` says what to train; `train` does it with live progress, validation, BLEU, checkpoints and JSON
-results; `save_plots` draws the measurements of several runs. Losses agree between modes, so that only time differs.
+results. Losses agree between modes, so that only time differs.
 To read it, begin with `first_training.py`, data-parallel training in forty lines; then follow `train`: `running.py`
 starts a run, `loop.py` has the steps, `trainers.py` what a step does on any axes.
 """
 
 from pllab.train.config import TrainConfig
 from pllab.train.first_training import train_data_parallel
-from pllab.train.metrics import EpochMetrics, RunMetrics, Summary
-from pllab.train.results import TrainResult, save_plots
+from pllab.train.metrics import EpochMetrics, RunMetrics, Summary, TrainResult
 from pllab.train.running import NothingLeftError, train, train_as_rank
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "Summary",
     "TrainConfig",
     "TrainResult",
-    "save_plots",
     "train",
     "train_as_rank",
     "train_data_parallel",

@@ -14,47 +14,33 @@ ones are removed. Reading it runs no code.
 
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from pllab import comm, models
+from pllab import comm
 from pllab.arguments import require
 from pllab.parallel.shards import join, part_of
-from pllab.train.inputs import Part, Updates
-
-if TYPE_CHECKING:
-    from transformers import GPT2Config
+from pllab.train.trainers import Trainer
 
 _WEIGHTS, _STATES, _ABOUT = "model.safetensors", "optimizer.safetensors", "checkpoint.json"
-_NAME = re.compile(r"step-\d{8,}")
 
 
-def save_checkpoint(
-    folder: Path,
-    model: "models.GPT2LMHeadModelParallel",
-    updates: Updates,
-    steps: int,
-    identity: Mapping[str, Any],
-    mesh: comm.Mesh | None = None,
-) -> Path:
+def save_checkpoint(folder: Path, trainer: Trainer, steps: int, identity: Mapping[str, Any]) -> Path:
     """Write `folder/step-NNNNNNNN`; remove older ones and the remains of a killed save. All ranks call it.
 
     Args:
         folder: the run's folder, which all ranks see.
-        model: the model, for its sizes.
-        updates: this rank's parameters and their optimizers.
+        trainer: this rank's parameters and their optimizer.
         steps: how many the run has taken, which names the checkpoint.
         identity: what decides what is learned; a resumed run must have the same.
-        mesh: how the ranks share the model.
 
     Raises:
         OSError: rank 0 could not write; the older checkpoint is still there.
@@ -64,15 +50,15 @@ def save_checkpoint(
     problem: Exception | None = None
     files = {
         file: {key: whole.cpu().contiguous() for key, whole in tensors if comm.rank() == 0}
-        for file, tensors in ((_WEIGHTS, whole_weights(updates, mesh)), (_STATES, whole_states(updates, mesh)))
+        for file, tensors in ((_WEIGHTS, whole_weights(trainer)), (_STATES, whole_states(trainer)))
     }
     if comm.rank() == 0:
-        config = type(model.config).from_dict(model.config.to_dict() | {"architectures": ["GPT2LMHeadModel"]})
-        is_finite, kept = all(map(_is_finite, files[_WEIGHTS].values())), "the checkpoint before it is kept, so"
+        is_finite = all(bool(whole.isfinite().all()) for whole in files[_WEIGHTS].values())
+        kept = "the checkpoint before it is kept, so"
         try:
             diverged = f"the weights after step {steps} are not finite, because the run has diverged"
             require(is_finite, f"{diverged}; {kept} go on with --resume and a smaller --learning-rate")
-            _write(target, files, config, {**identity, "steps": steps})
+            _write(target, files, trainer, {**identity, "steps": steps})
         except ValueError as error:
             problem = error
         except (OSError, RuntimeError, SafetensorError) as error:
@@ -82,24 +68,29 @@ def save_checkpoint(
     return target
 
 
-def whole_weights(updates: Updates, mesh: comm.Mesh | None) -> Iterator[tuple[str, torch.Tensor]]:
+def whole_weights(trainer: Trainer) -> Iterator[tuple[str, torch.Tensor]]:
     """Each weight, whole and on every rank, under its name in transformers; all ranks must iterate over all of them.
 
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    return _joined({part.name: (part.parameter, part.parameter.detach()) for part in updates.parts()}, mesh)
+    mine = {name: (parameter, parameter.detach()) for name, parameter in trainer.updates.parameters.items()}
+    return _joined(mine, trainer.mesh)
 
 
-def whole_states(updates: Updates, mesh: comm.Mesh | None) -> Iterator[tuple[str, torch.Tensor]]:
+def whole_states(trainer: Trainer) -> Iterator[tuple[str, torch.Tensor]]:
     """The same for each state of the optimizers, as `transformer.ln_f.bias.exp_avg`."""
-    states = ((part, kind, value) for part in updates.parts() for kind, value in part.state.items())
-    return _joined({f"{part.name}.{kind}": (part.parameter, value) for part, kind, value in states}, mesh)
+    mine = {
+        f"{name}.{kind}": (parameter, value)
+        for name, parameter in trainer.updates.parameters.items()
+        for kind, value in trainer.updates.optimizer.state[parameter].items()
+    }
+    return _joined(mine, trainer.mesh)
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
     """The checkpoints of a run, the oldest first; other names are ignored."""
-    return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
+    return sorted(folder.glob("step-" + 8 * "[0-9]"))
 
 
 def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, int]:
@@ -116,7 +107,7 @@ def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, in
     steps = int(path.name.removeprefix("step-"))
     try:
         saved = dict(json.loads((path / _ABOUT).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise _damaged(path, f"{_ABOUT} cannot be read ({type(error).__name__})") from error
     own = {**identity, "steps": steps}
     for name in {**saved, **own}:
@@ -129,11 +120,11 @@ def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, in
     return path, steps
 
 
-def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None) -> None:
+def load_checkpoint(path: Path, trainer: Trainer) -> None:
     """Fill this rank's part of the parameters and of the optimizer's state; no message is sent.
 
     Raises:
-        ValueError: the checkpoint cannot be read, has values that are not numbers, or is of a model of another shape.
+        ValueError: the checkpoint cannot be read, or is of a model of another shape.
     """
     try:
         with torch.no_grad(), safe_open(path / _WEIGHTS, "pt") as weights, safe_open(path / _STATES, "pt") as states:
@@ -141,18 +132,16 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
             for key in states.keys():  # noqa: SIM118 - it is a file and no dictionary
                 owner, _, kind = key.rpartition(".")
                 kinds.setdefault(owner, []).append(kind)
-            for part in updates.parts():
-                name, whole = part.name, weights.get_tensor(part.name)
-                diverged = f"{name} holds numbers that are not finite, so the run had diverged"
-                require(_is_finite(whole), diverged)
-                part.parameter.copy_(_mine(part, whole, mesh))
-                lacks_state = bool(kinds) and name not in kinds and part.parameter.requires_grad
+            for name, parameter in trainer.updates.parameters.items():
+                parameter.copy_(_mine(parameter, weights.get_tensor(name), trainer.mesh))
+                lacks_state = bool(kinds) and name not in kinds and parameter.requires_grad
                 require(not lacks_state, f"{_STATES} has no state of {name}")  # AdamW would go on from empty moments
                 for kind in kinds.get(name, []):
-                    mine = _mine(part, states.get_tensor(f"{name}.{kind}"), mesh)
+                    mine = _mine(parameter, states.get_tensor(f"{name}.{kind}"), trainer.mesh)
                     # Only a fused optimizer counts its steps on the GPU; another would wait for it in each.
-                    moves = mine.ndim or updates.optimizer.defaults["fused"]
-                    part.state[kind] = (mine.to(part.parameter.device) if moves else mine).clone()
+                    moves = mine.ndim or trainer.updates.optimizer.defaults["fused"]
+                    state = trainer.updates.optimizer.state[parameter]
+                    state[kind] = (mine.to(parameter.device) if moves else mine).clone()
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise _damaged(path, str(error).partition("\n")[0]) from error
 
@@ -167,24 +156,15 @@ def _joined(
         if key in mine:
             parameter, part = mine[key]
             whole = join(parameter, part, mesh) if part.ndim else part
-        yield key, _of_any_stage(whole, group)
-
-
-def _of_any_stage(whole: torch.Tensor | None, group: comm.Group | None) -> torch.Tensor:
-    """Send a tensor that the ranks of one or several stages have to the ranks of all stages."""
-    outlines = comm.all_gather_object(None if whole is None else (whole.shape, whole.dtype), group)
-    holder, (shape, dtype) = next((number, each) for number, each in enumerate(outlines) if each is not None)
-    if whole is None:
-        whole = torch.empty(shape, dtype=dtype, device=comm.own_device())
-    if len(outlines) > 1:
-        comm.broadcast(whole, holder, group)
-    return whole
+            whole = whole.cpu()  # a GPU's number means another one on another host
+        yield key, next(each for each in comm.all_gather_object(whole, group) if each is not None)
 
 
 def _write(
-    target: Path, files: Mapping[str, dict[str, torch.Tensor]], config: "GPT2Config", about: Mapping[str, Any]
+    target: Path, files: Mapping[str, dict[str, torch.Tensor]], trainer: Trainer, about: Mapping[str, Any]
 ) -> None:
-    folder = target.parent
+    folder, config = target.parent, trainer.model.config
+    config = type(config).from_dict(config.to_dict() | {"architectures": ["GPT2LMHeadModel"]})
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob(".draft-*"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -206,16 +186,9 @@ def _write(
         shutil.rmtree(older, ignore_errors=True)
 
 
-def _is_finite(whole: torch.Tensor) -> bool:
-    return bool(whole.isfinite().all())
-
-
-def _mine(part: Part, whole: torch.Tensor, mesh: comm.Mesh | None) -> torch.Tensor:
+def _mine(parameter: nn.Parameter, whole: torch.Tensor, mesh: comm.Mesh | None) -> torch.Tensor:
     """This rank's part of a tensor; a count of steps is the same on every rank."""
-    try:
-        return part_of(part.parameter, whole, mesh) if whole.ndim else whole
-    except ValueError as error:
-        raise ValueError(f"{part.name}: {error}") from error
+    return part_of(parameter, whole, mesh) if whole.ndim else whole
 
 
 def _damaged(path: Path, what: str) -> ValueError:

@@ -5,26 +5,24 @@ calling process, not ten seconds later by one of four ranks. The command line ma
 each has its meaning below it.
 """
 
-import json
 import math
-import re
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from pllab.arguments import deadline, is_number, require, thread_count, whole_number
+from pllab.arguments import is_number, require, thread_count, whole_number
+from pllab.comm.group import torchrun_rank
 from pllab.models.new_gpt2 import SIZES
 from pllab.schedule import FAMILIES, FamilyName
 
 _AXIS_OF = {"data_parallel": "dp", "tensor_parallel": "tp", "pipeline": "pp", "model_parallel": "pp"}
-_OF_MODEL: int = None  # type: ignore[assignment]  # until __post_init__ has looked it up
+_LATER: int = None  # type: ignore[assignment]  # until __post_init__ has looked it up
 _USUAL_SIZE = (4, 128, 4)
 _LEAST = {"seed": 0, "warmup_steps": 0, "eval_interval": 0, "checkpoint_interval": 0, "max_length": 2}
 # Far above any GPT-2: a model of 10**30 layers would be made without end, and torch counts sizes in 64 bits.
 _MOST = {"n_layer": 1_000, "n_embd": 100_000, "max_length": 1_000_000, "vocab_size": 10_000_000, "seed": 2**63 - 1}
 _SIZES = ("n_layer", "n_embd", "n_head")
-_LEARNED_FROM = "dataset columns max_length samples_per_epoch batch_size optimizer vocab_size dropout dtype seed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +40,8 @@ class TrainConfig:
 
     mode: Literal["single", "data_parallel", "model_parallel", "pipeline", "tensor_parallel", "hybrid"] = "single"
     """A name for the axes: none, dp alone, pp alone with its layers in turn or as a pipeline, tp alone, or several."""
-    world_size: int = 1
-    """Number of devices, the product of the axes: with a mode instead of axes, the size of the mode's axis."""
+    world_size: int = _LATER
+    """Number of devices, the product of the axes; a mode alone has 2, or as many as torchrun has started ranks."""
     dp: int = 1
     """Ranks that share the batch."""
     zero: Literal[0, 1, 2, 3] = 0
@@ -98,11 +96,11 @@ class TrainConfig:
     """Compute a stage's forward again in its backward instead of keeping activations (pipeline)."""
     model: Literal["tiny", "gpt2", "medium", "large", "xl", "1B"] | None = None
     """Size of the GPT-2 by name, as published; 1B has 18 blocks of width 2048; none is 4 blocks of width 128."""
-    n_layer: int = _OF_MODEL
+    n_layer: int = _LATER
     """Transformer blocks of the GPT-2, instead of the model's."""
-    n_embd: int = _OF_MODEL
+    n_embd: int = _LATER
     """Width of the GPT-2, instead of the model's."""
-    n_head: int = _OF_MODEL
+    n_head: int = _LATER
     """Attention heads, instead of the model's; they divide the width."""
     vocab_size: int = 1024
     """Entries of the tokenizer's vocabulary, at most; the tokenizer is trained on the data."""
@@ -121,7 +119,7 @@ class TrainConfig:
     timeout_s: float = 86400.0
     """Seconds after which ranks that have not finished are ended, and lanes that have not finished an action."""
     workdir: str = "workdir"
-    """Folder of results, checkpoints and figures; made when missing."""
+    """Folder of results and checkpoints; made when missing."""
     checkpoint: bool = False
     """Save model and optimizer after every epoch; only the newest checkpoint is kept."""
     checkpoint_interval: int = 0
@@ -133,25 +131,22 @@ class TrainConfig:
     bleu: bool = True
     """Translate validation examples at the end where the data has sources."""
     tensorboard: bool = False
-    """Write losses, gradient norms and rates for TensorBoard too."""
+    """Write losses and rates for TensorBoard too, and the norms of gradients that are clipped."""
     profile: str | None = None
     """Folder for torch's trace of two steps of the first epoch, one file per rank; import reads those of a pipeline."""
 
     def __post_init__(self) -> None:
         sizes = SIZES.get(str(self.model), _USUAL_SIZE)
-        for name, size in zip(_SIZES, sizes, strict=True):
+        usual = dict(zip(_SIZES, sizes, strict=True)) | {"world_size": _usual_world_size(self)}
+        for name, value in usual.items():
             if getattr(self, name) is None:  # a given size wins over the model's
-                object.__setattr__(self, name, size)
+                object.__setattr__(self, name, value)
         for name, hint in get_type_hints(TrainConfig).items():
             object.__setattr__(self, name, _checked(name, hint, getattr(self, name)))
         thread_count(self.num_threads)
-        deadline(self.timeout_s)
         for name, value in _settled_axes(self).items():
             object.__setattr__(self, name, value)
-        for contradictions in (_in_the_model, _between_axes, _in_the_pipeline, _with_pytorch):
-            for is_so, sentence in contradictions(self):
-                if is_so:
-                    raise ValueError(sentence)
+        _refuse_contradictions(self)
 
     @property
     def run_name(self) -> str:
@@ -163,6 +158,16 @@ class TrainConfig:
         parts += [f"zero{self.zero}"] * bool(self.zero) + [self.schedule] * (self.schedule != "gpipe")
         parts += ["pytorch"] * (self.implementation == "pytorch")
         return "-".join([*parts, *(option for option in ("loss_parallel", "deferred_init") if getattr(self, option))])
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the run's checkpoints and TensorBoard files."""
+        return Path(self.workdir, self.run_name)
+
+    @property
+    def result_file(self) -> Path:
+        """The JSON of the result, beside the run's folder."""
+        return self.folder.with_name(f"{self.folder.name}.json")
 
     @property
     def is_split(self) -> bool:
@@ -180,21 +185,10 @@ class TrainConfig:
         return self.mode == "data_parallel" or self.dp * self.tp > 1 or is_torch
 
     @property
-    def norm_limit(self) -> float | None:
-        """Largest gradient norm of a step; infinite if norms are only recorded, none if they are not."""
-        return math.inf if self.tensorboard and self.gradient_clipping is None else self.gradient_clipping
-
-    @property
     def num_stages(self) -> int:
         """Number of stages of a model on several devices."""
         family = FAMILIES.get(self.schedule)  # zero_bubble is none: it is searched
         return self.pp * (family.stages_per_rank if family else 1)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """The fields that decide what is learned, as plain values; a resumed run must have the same."""
-        plain = json.loads(json.dumps(asdict(self)))
-        return {name: plain[name] for name in (*_SIZES, *_LEARNED_FROM.split())}
 
 
 def _checked(name: str, hint: Any, value: Any) -> Any:
@@ -213,10 +207,15 @@ def _checked(name: str, hint: Any, value: Any) -> Any:
         require(is_number(value) and 0 <= value < 1, f"dropout is {value}; give a probability from 0 to less than 1")
     elif kind is float:
         require(is_number(value) and 0 < value < math.inf, f"{name} is {value}; give a finite number above 0")
-    elif kind is str:
-        is_fine = isinstance(value, str) and value != "" and "\0" not in value
-        require(is_fine, f"{name} is {value!r}; give a text that is not empty, without NUL characters")
     return kind(value) if kind in (float, bool) else value
+
+
+def _usual_world_size(config: TrainConfig) -> int:
+    """The devices of a run that names none: with axes their product, which `_settled_axes` takes for 1."""
+    if config.mode == "single" or (config.dp, config.tp, config.pp) != (1, 1, 1):
+        return 1
+    started = torchrun_rank()
+    return 2 if started is None else started[1]
 
 
 def _settled_axes(config: TrainConfig) -> dict[str, Any]:
@@ -243,75 +242,36 @@ def _settled_axes(config: TrainConfig) -> dict[str, Any]:
     return {"mode": named, "world_size": product}
 
 
-# What does not go together: whether it is so, and the sentence.
-_Contradictions = Iterator[tuple[bool, str]]
-
-
-def _in_the_model(config: TrainConfig) -> _Contradictions:
-    width, heads, stages = config.n_embd, config.n_head, config.num_stages
-    is_file = config.name is None or bool(re.fullmatch(r"[\w.-]*\w[\w.-]*", config.name))
-    yield not is_file, f"name is {config.name!r}; give letters, digits, dots, dashes and underscores"
-    yield width % heads > 0, f"n_embd {width} is not divisible by n_head {heads}; every head takes an equal share"
-    too_many = f"{stages} stages are more than the {config.n_layer} layers of the model"
-    yield config.is_split and stages > config.n_layer, f"{too_many}; give a smaller world_size or a larger n_layer"
-
-
-def _between_axes(config: TrainConfig) -> _Contradictions:
-    rows, dp, tp, pp, zero = config.batch_size, config.dp, config.tp, config.pp, config.zero
-    mode, world_size = config.mode, config.world_size
+def _refuse_contradictions(config: TrainConfig) -> None:
+    mode, dp, tp, pp, zero = config.mode, config.dp, config.tp, config.pp, config.zero
     others = "give 1, or choose data_parallel, model_parallel or pipeline"
-    yield mode == "single" and world_size > 1, f"world_size is {world_size} in mode single; {others}"
-    uneven = f"batch_size {rows} is {'smaller than' if rows < dp else 'not divisible by'} dp {dp}"
-    yield rows % dp > 0, f"{uneven}; it counts the examples of all ranks together, so give a multiple"
-    uneven = f"n_head {config.n_head} is not divisible by tp {tp}"
-    yield config.n_head % tp > 0, f"{uneven}; every rank takes an equal share of the heads"
-    yield config.loss_parallel and tp == 1, "loss_parallel splits the loss over tp, which is 1; give tp 2 or more"
-    yield zero > 0 and dp == 1, f"zero {zero} shards over dp, which is 1; give dp 2 or more"
+    require(mode != "single" or config.world_size == 1, f"world_size is {config.world_size} in mode single; {others}")
+    is_pipelined = config.is_split and mode != "model_parallel"
+    has_effect = {
+        "zero": dp > 1,
+        "deferred_init": zero > 0,
+        "loss_parallel": tp > 1,
+        "compile": zero == 0 and tp == 1 and not config.is_split,
+        "accumulation": not is_pipelined,  # whose micro-batches are the accumulation
+        "num_microbatches": is_pipelined,
+        "schedule": is_pipelined,
+        "memory_limit": config.schedule == "zero_bubble",
+        "recompute": config.is_split,
+    }
+    for name, is_used in has_effect.items():
+        value = getattr(config, name)
+        told = f"{name} {value} has no effect in mode {mode} with dp {dp}, tp {tp}, pp {pp}; leave it out"
+        require(is_used or value == getattr(TrainConfig, name), told)
+    uneven = f"batch_size {config.batch_size} is not divisible by dp {dp}"
+    require(config.batch_size % dp == 0, f"{uneven}; it counts the examples of all ranks together, so give a multiple")
     again = "because every micro-batch would send every gradient or parameter again; give zero 1"
-    yield zero >= 2 and pp > 1, f"zero {zero} and pp {pp} do not go together, {again}"
-    deferred, is_whole = config.deferred_init, zero == 0 and tp == 1 and not config.is_split
-    yield deferred and zero == 0, "deferred_init makes a model shard by shard; give zero 1, 2 or 3, or leave it out"
-    cut = "because stages are cut from whole models; leave one out"
-    yield deferred and pp > 1, f"deferred_init and pp {pp} do not go together, {cut}"
-    for_whole = f"compile belongs to modes single and data_parallel without zero, not to {mode}; leave it out"
-    yield config.compile and not is_whole, for_whole
-
-
-def _in_the_pipeline(config: TrainConfig) -> _Contradictions:
-    rows, schedule, parts = config.batch_size // config.dp, config.schedule, config.num_microbatches
-    options = {"num_microbatches": parts, "recompute": config.recompute, "schedule": schedule != "gpipe"}
-    is_pipelined = config.is_split and config.mode != "model_parallel"
-    only = [name for name, value in options.items() if value and not is_pipelined]
-    yield bool(only), f"{' and '.join(only)} belong to mode pipeline, not to {config.mode}; leave them out"
-    twice = f"accumulation is {config.accumulation} in a pipeline, where micro-batches are the accumulation"
-    yield is_pipelined and config.accumulation > 1, f"{twice}; give num_microbatches instead"
-    too_many = f"num_microbatches {parts} is more than the {rows} rows of a pipeline's batch"
-    yield (parts or 1) > rows, f"{too_many}; give fewer micro-batches or a larger batch_size"
-    if (limit := config.memory_limit) is not None:
-        other = f"memory_limit {limit} belongs to schedule zero_bubble, not to {schedule}; leave it out"
-        yield schedule != "zero_bubble", other
-        yield limit < 1, f"memory_limit is {limit}; one micro-batch counts 1, so give at least 1"
-    is_twice, sentence = recompute_between_ranks(config)
-    yield config.needs_ranks and is_twice, sentence
-
-
-def recompute_between_ranks(config: TrainConfig) -> tuple[bool, str]:
-    """Whether a pipeline between ranks would compute forwards twice, and the sentence; on lanes none does.
-
-    A configuration of lanes may run on ranks yet: torchrun has started them.
-    """
+    require(zero < 2 or pp == 1, f"zero {zero} and pp {pp} do not go together, {again}")
     family = FAMILIES.get(config.schedule)  # zero_bubble is none, and splits its backwards too
     is_twice = config.recompute and (family is None or family.make(2, 2).is_split)
-    again = "because each part of a split backward would compute the forward again"
-    between = f"recompute and schedule {config.schedule} do not go together between ranks, {again}"
-    return is_twice, f"{between}; take gpipe, 1f1b or interleaved, or leave recompute out"
-
-
-def _with_pytorch(config: TrainConfig) -> _Contradictions:
+    again = "because each part of a split backward would compute the forward again; take gpipe, 1f1b or interleaved"
+    require(not is_twice, f"recompute and schedule {config.schedule} do not go together, {again}")
     if config.implementation == "pytorch":
-        on_lanes = "mode model_parallel runs on lanes, which PyTorch has not"
-        yield config.mode == "model_parallel", f"{on_lanes}; leave implementation out, or take mode pipeline"
         has = "replicates (DistributedDataParallel), shards (fully_shard) and pipelines; take implementation custom"
-        yield config.tp > 1, f"tp {config.tp} has no implementation pytorch here, which {has}"
+        require(tp == 1, f"tp {tp} has no implementation pytorch here, which {has}")
         has = "whose fully_shard begins with the gradients; give zero 2 or 3, or take implementation custom"
-        yield config.zero == 1, f"zero 1 has no implementation pytorch here, {has}"
+        require(zero != 1, f"zero 1 has no implementation pytorch here, {has}")

@@ -83,7 +83,7 @@ def plain_model(trainer: Trainer) -> Any:
     plain: Any = GPT2LMHeadModel(trainer.model.config)
     plain.to(trainer.device, trainer.model.dtype)
     parameters = dict(plain.named_parameters())
-    for name, weight in whole_weights(trainer.updates, trainer.mesh):
+    for name, weight in whole_weights(trainer):
         parameters[name].copy_(weight)
     return plain
 
@@ -114,9 +114,5 @@ def translate(model: Any, tokenizer: Tokenizer, sources: Sequence[str], max_leng
         eos_token_id=tokenizer.end_id,
         pad_token_id=tokenizer.pad_id,
     )
-    return [_text(tokenizer, row[width:].tolist()) for row in output]
-
-
-def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
-    """The text before the end token."""
-    return tokenizer.decode(list(takewhile(lambda token: token not in (tokenizer.end_id, tokenizer.pad_id), tokens)))
+    ends = tokenizer.end_id, tokenizer.pad_id
+    return [tokenizer.decode(list(takewhile(lambda token: token not in ends, row[width:].tolist()))) for row in output]

@@ -5,21 +5,25 @@ numbers depend on how the model is cut.
 """
 
 import hashlib
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 
 from pllab import accelerator, comm, models
 from pllab.comm import devices
-from pllab.data import Example, Tokenizer, load_examples, texts_of, train_tokenizer
+from pllab.data import Example, Tokenizer, load_examples, partition_dataset, texts_of, train_tokenizer
 from pllab.models.new_gpt2 import gpt2_config, made_real
 from pllab.parallel.shards import is_dtensor
 from pllab.train.config import TrainConfig
+
+_OF_DATA = "dataset columns max_length samples_per_epoch batch_size vocab_size"
+_OF_MODEL = "n_layer n_embd n_head dropout dtype optimizer seed"
 
 
 @dataclass(frozen=True)
@@ -33,25 +37,23 @@ class Corpus:
     validation: Sequence[Example]
     tokenizer: Tokenizer
 
-    def identity(self, config: TrainConfig, steps_per_epoch: int) -> dict[str, Any]:
+    def identity(self, config: TrainConfig) -> dict[str, Any]:
         """What decides what a run learns from these examples; a resumed run must have the same."""
         digest = hashlib.sha256("\0".join(texts_of(self.training)).encode()).hexdigest()
-        return config.identity | {"data": digest[:12], "steps_per_epoch": steps_per_epoch}
+        steps = len(partition_dataset(0, config.dp, self.training, config.batch_size, remainder="drop"))
+        plain = json.loads(json.dumps(asdict(config)))
+        given = {name: plain[name] for name in f"{_OF_DATA} {_OF_MODEL}".split()}
+        return given | {"data": digest[:12], "steps_per_epoch": steps}
 
 
 def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corpus:
     """Load the data set of the configuration and load or train its tokenizer.
 
     Raises:
-        ValueError: the data set or its columns are missing, or it has fewer examples than one batch.
+        ValueError: the data set or its columns are missing.
     """
     training = load_examples(config.dataset, "train", config.columns, config.samples_per_epoch)
     validation = load_examples(config.dataset, "validation", config.columns, config.validation_samples)
-    if len(training) < config.batch_size:
-        raise ValueError(
-            f"dataset {config.dataset!r} gives {len(training)} training examples, fewer than batch_size "
-            f"{config.batch_size}; give a smaller batch_size or more samples_per_epoch"
-        )
     if tokenizer_path is not None:
         return Corpus(training, validation, Tokenizer.load(tokenizer_path))
     return Corpus(training, validation, train_tokenizer(texts_of(training), config.vocab_size))
@@ -94,14 +96,6 @@ def devices_of(config: TrainConfig) -> list[torch.device]:
     return [torch.device("cpu") if on_cpu else devices.current_gpu()]
 
 
-class Part(NamedTuple):
-    """What a process has of a parameter, and its state in the optimizer."""
-
-    name: str
-    parameter: nn.Parameter
-    state: dict[str, torch.Tensor]
-
-
 class Updates:
     """The optimizer of one process, for the parameters that it trains.
 
@@ -114,14 +108,14 @@ class Updates:
     """
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], config: TrainConfig) -> None:
-        self._config, self._parameters = config, dict(sorted(parameters.items()))
+        self._config, self.parameters = config, dict(sorted(parameters.items()))
         self._num_steps, self._done = 1, 0
         kind: Any = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
         # Fused, it is one call of torch for all of them. For DTensors and on the meta device torch has no such call;
         # that of SGD leaves nearly all numbers of bfloat16 on a CPU as they were.
         is_plain = not any(is_dtensor(parameter) or parameter.is_meta for parameter in parameters.values())
         is_plain &= (config.optimizer, config.dtype) != ("sgd", "bfloat16")
-        self.optimizer = kind(self._parameters.values(), config.learning_rate, weight_decay=0.0, fused=is_plain or None)
+        self.optimizer = kind(self.parameters.values(), config.learning_rate, weight_decay=0.0, fused=is_plain or None)
 
     def begin(self, num_steps: int, done: int = 0) -> None:
         """Start the learning-rate schedule over `num_steps` steps, of which a resumed run has taken `done`."""
@@ -135,11 +129,6 @@ class Updates:
         self.optimizer.zero_grad()
         self._done += 1
         return rate
-
-    def parts(self) -> Iterator[Part]:
-        """Every parameter of this process with its name and its optimizer's state, which is filled to restore it."""
-        for name, parameter in self._parameters.items():
-            yield Part(name, parameter, self.optimizer.state[parameter])
 
 
 def learning_rate_factor(step: int, num_steps: int, config: TrainConfig) -> float:

@@ -16,9 +16,8 @@ import torch
 from torch.profiler import profile, schedule, supported_activities
 
 from pllab import comm
-from pllab.arguments import require
-from pllab.comm.devices import synchronize
-from pllab.data import IGNORED, Collate, partition_dataset
+from pllab.comm.devices import describe_machine, synchronize
+from pllab.data import Collate, partition_dataset
 from pllab.pipeline.lanes import every_lane
 from pllab.simulate import simulate
 from pllab.timeline import Timeline
@@ -28,47 +27,45 @@ from pllab.train.evaluation import bleu_score, validation_loss
 from pllab.train.inputs import Corpus, devices_of, meta_model
 from pllab.train.metrics import (
     EpochMetrics,
-    RankOutcome,
+    RunMetrics,
     StepMetrics,
+    TrainResult,
+    counted,
     log_epoch,
     measured_peak_flops,
+    model_flops,
     peak_memory_bytes,
     reset_peak_memory,
 )
-from pllab.train.results import TrainResult, open_workdir
-from pllab.train.trainers import StepRecord, Trainer, losses_of_all, make_trainer
+from pllab.train.trainers import Pipelined, StepRecord, Trainer, losses_of_all, make_trainer
 
 OnProgress = Callable[[dict[str, Any]], None]
 _SECONDS_BETWEEN_EVENTS = 0.1  # reading a loss waits for the GPU, so not after every step
 
 
 def train_rank(
-    config: TrainConfig,
-    corpus: Corpus,
-    folder: Path,
-    found: tuple[Path, int] | None,
-    on_progress: OnProgress,
-    write: Callable[[RankOutcome], TrainResult | None],
+    config: TrainConfig, corpus: Corpus, found: tuple[Path, int] | None, backend: str, on_progress: OnProgress
 ) -> TrainResult | None:
-    """Train this rank's share of the configuration; rank 0 returns the result.
+    """Train this rank's share of the configuration; rank 0 writes the result and returns it.
 
     Args:
         config: the same on every rank.
         corpus: the same on every rank.
-        folder: the run's folder, for checkpoints.
         found: the checkpoint to go on from, and the steps behind it; none begins anew.
+        backend: which devices compute and which backend carries messages, in a sentence.
         on_progress: called with a dictionary about ten times a second.
-        write: called with this rank's measurements, on every rank; on rank 0 it writes the result and returns it.
     """
     start = time.perf_counter()
     reset_peak_memory()  # what an earlier run in this process held is not this one's
     with closing(make_trainer(config, corpus.tokenizer.vocab_size)) as trainer:
-        loop = _Loop(config, corpus, folder, on_progress, trainer)
+        loop = _Loop(config, corpus, on_progress, trainer)
         epochs, steps = loop.run(found)
-        result = write(_outcome(loop, epochs, steps, start))
+        result = _result(loop, epochs, steps, backend, start)
+        if comm.rank() == 0:
+            result.save()
         if config.checkpoint:
             loop.save()  # last of all: a run that ends before it has a result is not complete
-        return result
+        return result if comm.rank() == 0 else None
 
 
 @dataclass
@@ -77,7 +74,6 @@ class _Loop:
 
     config: TrainConfig
     corpus: Corpus
-    folder: Path
     on_progress: OnProgress
     trainer: Trainer
 
@@ -86,8 +82,6 @@ class _Loop:
         self.share = self.config.share_of(comm.rank()), self.config.dp
         self.collate = Collate(self.corpus.tokenizer, self.config.max_length)
         rows = [self.collate.encode(example) for example in self.corpus.training]
-        has_targets = any(label != IGNORED for row in rows for label in row.labels[1:])
-        require(has_targets, f"max_length {self.config.max_length} cuts off every target; give a larger max_length")
         options: Any = {"collate_fn": self.collate, "seed": self.config.seed, "remainder": "drop"}
         self.loader = partition_dataset(*self.share, rows, self.config.batch_size, **options)
         self.validation = [self.collate.encode(example) for example in self.corpus.validation]
@@ -97,19 +91,15 @@ class _Loop:
         done, length, epochs, steps = 0, len(self.loader), list[EpochMetrics](), list[StepMetrics]()
         if found:
             path, done = found
-            load_checkpoint(path, self.trainer.updates, self.trainer.mesh)
+            load_checkpoint(path, self.trainer)
         self.trainer.updates.begin(self.config.num_epochs * length, done)
-        self.recorded = (done + 2) // length  # the first epoch with three steps
-        most = min(length, self.config.num_epochs * length - done)
-        too_few = f"profile records the second and third step of an epoch, and none has more than {most} to take"
-        way_out = "give more num_epochs, more samples_per_epoch or a smaller batch_size"
-        require(self.config.profile is None or most >= 3, f"{too_few}; {way_out}")
-        for number in range(done // length, self.config.num_epochs):
+        self.first = done // length
+        for number in range(self.first, self.config.num_epochs):
             metrics, of_epoch = self.epoch(number, max(done, number * length))
             epochs.append(metrics)
             steps += of_epoch
             if self.config.tensorboard and comm.rank() == 0:
-                log_epoch(self.folder / "tensorboard", metrics, of_epoch, max(done, number * length))
+                log_epoch(self.config.folder / "tensorboard", metrics, of_epoch, max(done, number * length))
         return epochs, steps
 
     def epoch(self, number: int, done: int) -> tuple[EpochMetrics, list[StepMetrics]]:
@@ -122,7 +112,7 @@ class _Loop:
         self.trainer.model.train()
         synchronize()
         self.start = time.perf_counter()
-        with profiled(self.config.profile if number == self.recorded else None) as end_step:
+        with profiled(self.config.profile if number == self.first else None) as end_step:
             for batch in islice(self.loader, skipped, None):
                 self.step(batch)
                 end_step()
@@ -152,7 +142,8 @@ class _Loop:
         self.num_tokens += int((batch["input_ids"] != self.collate.tokenizer.pad_id).sum())
 
     def report(self) -> None:
-        """Tell the caller how far this epoch is."""
+        """Tell the caller how far this epoch is; reading the loss waits for the device."""
+        last = self.records[-1]
         self.on_progress(
             {
                 "rank": comm.rank(),
@@ -160,7 +151,7 @@ class _Loop:
                 "step": self.at - self.number * len(self.loader),
                 "num_steps": len(self.loader),
                 "tokens": self.num_tokens,
-                "loss": self.records[-1].mean_loss,
+                "loss": last.loss_sum.item() / max(1, last.num_targets),
                 "seconds": time.perf_counter() - self.start,
             }
         )
@@ -184,23 +175,14 @@ class _Loop:
         self.start += time.perf_counter() - began
 
     def save(self) -> None:
-        """Write a checkpoint, unless a loss was not finite: then everything learned since the previous one is lost."""
-        numbered = enumerate(self.records, start=self.done + 1)
-        wrong = [number for number, record in numbered if not record.loss_sum.isfinite()]
-        for rank, steps in enumerate(comm.all_gather_object(wrong)):
-            if steps:
-                raise ValueError(
-                    f"the loss of step {steps[0]} is not finite on rank {rank}; the checkpoint before it is kept, so "
-                    "go on with --resume and a smaller --learning-rate, or look at the data of that step"
-                )
-        trainer, identity = self.trainer, self.corpus.identity(self.config, len(self.loader))
-        save_checkpoint(self.folder, trainer.model, trainer.updates, self.at, identity, trainer.mesh)
+        """Write a checkpoint."""
+        save_checkpoint(self.config.folder, self.trainer, self.at, self.corpus.identity(self.config))
 
     def measured(self, seconds: float) -> tuple[EpochMetrics, list[StepMetrics]]:
         """The epoch of this rank, and its steps over all ranks."""
         records, (_, count) = self.records, self.share
         losses, training_loss = losses_of_all(records, count)
-        timelines = self.trainer.timelines(records)
+        timelines = self.trainer.timelines(records) if isinstance(self.trainer, Pipelined) else []
         metrics = EpochMetrics(
             rank=comm.rank(),
             epoch=self.number,
@@ -226,14 +208,12 @@ def profiled(folder: str | None) -> Iterator[Callable[[], None]]:
 
     Example: `with profiled("traces") as end_step: ...` writes torch's own trace to traces/rank0.json; without a
     folder nothing happens. Lanes are threads of one process, so all threads are recorded.
-
-    Raises:
-        ValueError: the folder cannot be written.
     """
     if folder is None:
         yield lambda: None
         return
-    file = open_workdir(folder, "profile") / f"rank{comm.rank()}.json"
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    file = Path(folder, f"rank{comm.rank()}.json")
     with profile(
         activities=supported_activities(),
         schedule=schedule(wait=0, warmup=1, active=2, repeat=1),
@@ -252,23 +232,37 @@ def _idle_share(timelines: Sequence[Timeline]) -> float:
     return sum(each.idle for each in timelines) / sum(each.idle + each.busy for each in timelines)
 
 
-def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], start: float) -> RankOutcome:
-    """What this rank has measured, after it has translated."""
+def _result(
+    loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], backend: str, start: float
+) -> TrainResult:
+    """Translate, and gather what all ranks have measured; all of them call it."""
     config, corpus, trainer, bleu = loop.config, loop.corpus, loop.trainer, None
     if config.bleu and any(example.source for example in corpus.validation):
         bleu = bleu_score(trainer, corpus, config.max_length, config.batch_size // config.dp)
-    end, order = time.perf_counter(), trainer.schedule
+    wall_time_s, order = time.perf_counter() - start, trainer.schedule
     most_bytes = peak_memory_bytes(trainer.device)  # before the matrices that measure the device's peak
     peak = config.peak_flops or measured_peak_flops(trainer.device, getattr(torch, config.dtype))
+    mine = tuple(epochs), most_bytes, peak * len(set(devices_of(config)))  # lanes may share a GPU
+    of_ranks, bytes_of_ranks, peaks = zip(*comm.all_gather_object(mine), strict=True)
+    ranks = first_of_each_share(config, of_ranks)
+    samples, tokens, seconds, bubble_fraction = counted(ranks)
     whole = meta_model(config, corpus.tokenizer.vocab_size)
-    return RankOutcome(
-        epochs=tuple(epochs),
-        steps=tuple(steps),
-        bleu=bleu,
-        reason=trainer.reason,
-        num_parameters=sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name),
-        wall_time_s=end - start,
-        peak_memory_bytes=most_bytes,
-        peak_flops=peak * len(set(devices_of(config))),  # lanes may share a GPU
+    multiplied = sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name)  # positions are added
+    needed = model_flops(multiplied, config.n_layer, config.n_embd, tokens, samples)
+    metrics = RunMetrics(
+        samples_per_s=samples / seconds,
+        goodput=len(steps) / wall_time_s,
+        wall_time_s=wall_time_s,
+        peak_memory_bytes=bytes_of_ranks,
+        bubble_fraction=bubble_fraction,
         predicted_bubble_fraction=simulate(order).bubble_fraction if order else None,
+        model_flops_utilisation=needed / seconds / sum(peaks),
     )
+    about = "; ".join(filter(None, (backend, trainer.reason)))
+    given: Any = {"config": config, "machine": describe_machine(), "backend": about, "metrics": metrics, "bleu": bleu}
+    return TrainResult(ranks=ranks, steps=tuple(steps), **given)
+
+
+def first_of_each_share(config: TrainConfig, of_ranks: Sequence[Any]) -> tuple[Any, ...]:
+    """What the first of the ranks with each share of the data has; ranks of one model have the same rows."""
+    return tuple(of_ranks[: config.dp * config.tp : config.tp])

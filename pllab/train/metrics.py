@@ -1,24 +1,28 @@
-"""The measures of a run: each defined once, with its unit and its source.
+"""The measures of a run, each defined once with its unit and its source, and its result, which has all of them.
 
 A rate is a total over wall time, never a mean of rates. Over epochs we give mean and standard deviation; of several
-epochs the first is dropped, because it includes the warm-up. Over ranks rates are summed and times are averaged.
+epochs the first is dropped, because it includes the warm-up. Over ranks rates are summed and times are averaged. The
+JSON of a result has the configuration and the machine, because a rate without them means nothing, and every epoch, so
+that means can be computed again.
 """
 
+import json
 import re
 import resource
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from timeit import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from pllab import accelerator
 from pllab.comm.devices import is_gpu, large_product, synchronize, used_gpus
+from pllab.files import write_whole
 from pllab.train.config import TrainConfig
 
 
@@ -59,29 +63,9 @@ class StepMetrics(NamedTuple):
     """Examples of the step, over all ranks."""
     learning_rate: float
     gradient_norm: float | None = None
-    """Norm over all parameters, before clipping; none unless gradients are clipped or TensorBoard watches."""
+    """Norm over all parameters, before clipping; none unless gradients are clipped."""
     validation_loss: float | None = None
     """Validation loss after the update, where one was asked for."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankOutcome:
-    """The result of one rank."""
-
-    epochs: tuple[EpochMetrics, ...]
-    steps: tuple[StepMetrics, ...]
-    bleu: float | None
-    reason: str
-    """How the work is shared, in a sentence; empty for one device."""
-    num_parameters: int
-    """Parameters of the whole model that are multiplied with, so not those of positions."""
-    wall_time_s: float
-    """Seconds from the making of the model to the end of the translations."""
-    peak_memory_bytes: int
-    peak_flops: float
-    """Floating-point operations per second that the devices of this process could do."""
-    predicted_bubble_fraction: float | None
-    """Bubble fraction of the schedule if all of F, I and W take equally long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,26 +89,14 @@ class RunMetrics:
     """Operations that the model needs (`model_flops`) over those the devices could do in the training time.
     Source: PaLM, Chowdhery et al. 2022, section 4.1."""
 
-    @classmethod
-    def of(
-        cls, config: TrainConfig, ranks: Sequence[Sequence[EpochMetrics]], outcomes: Sequence[RankOutcome]
-    ) -> "RunMetrics":
-        """Compute all from the epochs of each share of the data and from what all ranks measured."""
-        first = outcomes[0]
-        counted = [epoch for epochs in ranks for epoch in (epochs[1:] or epochs)]
-        fractions = [epoch.bubble_fraction for epoch in counted if epoch.bubble_fraction is not None]
-        samples, tokens = sum(e.num_samples for e in counted), sum(e.num_tokens for e in counted)
-        needed = model_flops(first.num_parameters, config.n_layer, config.n_embd, tokens, samples)
-        seconds = fmean(sum(e.training_time_s for e in epochs[1:] or epochs) for epochs in ranks)
-        return cls(
-            samples_per_s=samples / seconds,
-            goodput=len(first.steps) / first.wall_time_s,
-            wall_time_s=first.wall_time_s,
-            peak_memory_bytes=tuple(outcome.peak_memory_bytes for outcome in outcomes),
-            bubble_fraction=fmean(fractions) if fractions else None,
-            predicted_bubble_fraction=first.predicted_bubble_fraction,
-            model_flops_utilisation=needed / seconds / sum(outcome.peak_flops for outcome in outcomes),
-        )
+
+def counted(ranks: Sequence[Sequence[EpochMetrics]]) -> tuple[int, int, float, float | None]:
+    """Examples, tokens, seconds and a pipeline's idle share of the epochs that count, given those of each share."""
+    chosen = [epoch for epochs in ranks for epoch in (epochs[1:] or epochs)]
+    seconds = fmean(sum(e.training_time_s for e in epochs[1:] or epochs) for epochs in ranks)
+    fractions = [epoch.bubble_fraction for epoch in chosen if epoch.bubble_fraction is not None]
+    samples, tokens = sum(e.num_samples for e in chosen), sum(e.num_tokens for e in chosen)
+    return samples, tokens, seconds, fmean(fractions) if fractions else None
 
 
 @dataclass(frozen=True)
@@ -147,6 +119,70 @@ class Summary:
     def text(self, digits: int = 2) -> str:
         """The two numbers for people: `3.00 +- 1.41`."""
         return f"{self.mean:,.{digits}f} +- {self.deviation:,.{digits}f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """All measurements of a run.
+
+    Example: `result.tokens_per_s.mean` is the throughput of all devices together.
+    """
+
+    config: TrainConfig
+    machine: dict[str, Any]
+    """Processor, cores, GPUs and library versions."""
+    backend: str
+    """Which backend carries messages and which devices compute, in a sentence."""
+    ranks: tuple[tuple[EpochMetrics, ...], ...]
+    """The epochs of each share of the data; the ranks that share a model, over tp or pp, have one share together."""
+    steps: tuple[StepMetrics, ...]
+    """Every step, over the whole batch."""
+    metrics: RunMetrics
+    """The whole run in numbers: goodput, memory, a pipeline's bubble, and how much of the machine was used."""
+    bleu: float | None = None
+    """BLEU (0 to 100) of greedy translations of the validation examples; none without sources."""
+
+    @property
+    def step_losses(self) -> tuple[float, ...]:
+        """Loss of every step over the whole batch, before the step's update."""
+        return tuple(step.loss for step in self.steps)
+
+    @property
+    def training_time_s(self) -> Summary:
+        """Seconds per epoch, averaged over ranks, then summarised over epochs."""
+        return Summary.of([fmean(epoch.training_time_s for epoch in ranks) for ranks in zip(*self.ranks, strict=True)])
+
+    @property
+    def tokens_per_s(self) -> Summary:
+        """Tokens/s of all ranks together, summarised over epochs."""
+        return Summary.of([sum(epoch.tokens_per_s for epoch in ranks) for ranks in zip(*self.ranks, strict=True)])
+
+    @property
+    def validation_loss(self) -> float:
+        """Validation loss after the last epoch."""
+        return self.ranks[0][-1].validation_loss
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain values; numbers that are not finite, as in a diverged run, become null."""
+        plain = {
+            "config": asdict(self.config),
+            "machine": self.machine,
+            "backend": self.backend,
+            "training_time_s": asdict(self.training_time_s),
+            "tokens_per_s": asdict(self.tokens_per_s),
+            "metrics": asdict(self.metrics),
+            "dropped_first_epoch": len(self.ranks[0]) > 1,
+            "validation_loss": self.validation_loss,
+            "bleu": self.bleu,
+            "ranks": [[asdict(e) | {"tokens_per_s": e.tokens_per_s} for e in epochs] for epochs in self.ranks],
+            "steps": dict(zip(StepMetrics._fields, map(list, zip(*self.steps, strict=True)), strict=True)),
+        }
+        finite: dict[str, Any] = json.loads(json.dumps(plain), parse_constant=lambda _: None)  # JSON has no NaN
+        return finite
+
+    def save(self) -> None:
+        """Write `WORKDIR/NAME.json` atomically."""
+        write_whole(self.config.result_file, json.dumps(self.to_json(), indent=1) + "\n")
 
 
 def model_flops(num_parameters: int, n_layer: int, width: int, num_tokens: int, num_samples: int) -> float:

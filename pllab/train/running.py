@@ -1,21 +1,16 @@
-"""The start of a run: check, open its folder, start the ranks that the axes need, and write the result."""
+"""The start of a run: check, open its folder, and start the ranks that the axes need."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from pllab import comm
 from pllab.arguments import require
-from pllab.comm.devices import compute_threads, describe_machine, gpu_backend, is_gpu
-from pllab.data import partition_dataset
-from pllab.show.theme import count_of
+from pllab.comm.devices import compute_threads, gpu_backend
 from pllab.train.checkpoints import checkpoints_in, open_checkpoint
-from pllab.train.config import TrainConfig, recompute_between_ranks
+from pllab.train.config import TrainConfig
 from pllab.train.inputs import Corpus, devices_of, load_corpus
 from pllab.train.loop import OnProgress, train_rank
-from pllab.train.metrics import RankOutcome, RunMetrics
-from pllab.train.results import TrainResult, open_workdir, save_result
+from pllab.train.metrics import TrainResult
 
 _TOKENIZER = "tokenizer.json"
 _OF_A_HOST = {"workdir", "profile", "num_threads", "peak_flops"}  # these may differ between the ranks of a run
@@ -25,7 +20,7 @@ class NothingLeftError(ValueError):
     """A run that should be resumed is already complete."""
 
 
-def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainResult:
+def train(config: TrainConfig, on_progress: OnProgress = lambda _: None) -> TrainResult:
     """Train as configured and write `WORKDIR/NAME.json`, by default of the mode and the number of devices.
 
     Example: `train(TrainConfig(mode="data_parallel", world_size=2)).tokens_per_s.mean` is the throughput of
@@ -41,34 +36,33 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
             (from 0), step (from 1), num_steps, tokens and seconds of this epoch so far, and the rank's last loss.
 
     Raises:
-        ValueError: the data set, work folder, device or checkpoint is missing or does not fit.
+        ValueError: the data set, device or checkpoint is missing or does not fit.
+        OSError: the work folder cannot be written.
         NothingLeftError: a resumed run has already trained all its epochs.
         RankError: a rank failed; all others were ended.
     """
-    backend, report = _describe_backend(config), on_progress or (lambda _: None)
-    corpus, folder, found = _open_run(config)
-    corpus.tokenizer.save(folder / _TOKENIZER)
+    backend = _describe_backend(config)
+    corpus, found = _open_run(config)
     if config.needs_ranks:
         result = comm.launch(
             _in_rank,
             config.world_size,
             config,
-            folder,
             found,
             backend,
             backend="gloo" if config.device == "cpu" else None,
             num_threads=config.num_threads,
             timeout_s=config.timeout_s,
-            on_report=lambda _, event: report(event),
+            on_report=lambda _, event: on_progress(event),
         )[0]
     else:
         with compute_threads(config.num_threads):
-            result = train_rank(config, corpus, folder, found, report, lambda mine: _save(config, backend, [mine]))
+            result = train_rank(config, corpus, found, backend, on_progress)
     assert isinstance(result, TrainResult), "rank 0 returns it"
     return result
 
 
-def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | None = None) -> TrainResult | None:
+def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress = lambda _: None) -> TrainResult | None:
     """Train as one rank of an existing group, as under torchrun; rank 0 returns the result.
 
     Args:
@@ -77,51 +71,12 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
         on_progress: as for `train`, but only for this rank.
 
     Raises:
-        ValueError: mode, world size or device do not fit the group, or ranks differ in what they are given or find,
-            which all of them refuse; or as for `train`.
+        ValueError: the axes do not fit the group, or ranks differ in what they are given or find, which all of them
+            refuse; or as for `train`.
     """
-    corpus, folder, found = _open_together(config)
-    if comm.rank() == 0:  # other hosts may not see its tokenizer; the same texts give the same one
-        corpus.tokenizer.save(folder / _TOKENIZER)
+    corpus, found = _open_run(config)
     with compute_threads(config.num_threads):
-        report = on_progress or (lambda _: None)
-        return train_rank(config, corpus, folder, found, report, partial(_save_together, config, backend))
-
-
-def _open_together(config: TrainConfig) -> tuple[Corpus, Path, tuple[Path, int] | None]:
-    """`_open_run` on every rank of a group, each perhaps on a host of its own, before any of them writes or waits."""
-    mine = {name: value for name, value in asdict(config).items() if name not in _OF_A_HOST}
-    mine |= {"refusal": None, "data": None, "newest checkpoint": None}
-    problem: Exception | None = None
-    try:
-        _check_group(config)
-        opened = corpus, _, found = _open_run(config)
-        mine |= {"data": corpus.identity(config, 0)["data"], "newest checkpoint": found and found[0].name}
-    except (OSError, ValueError) as error:
-        problem, mine["refusal"] = error, str(error)
-    everyone = comm.all_gather_object(mine)
-    if problem is not None and all(theirs["refusal"] for theirs in everyone):
-        raise problem
-    for rank, theirs in enumerate(everyone):
-        for name, value in everyone[0].items():
-            differs = f"{name} is {value!r} on rank 0 and {theirs[name]!r} on rank {rank}"
-            require(theirs[name] == value, f"{differs}; give all ranks the same flags, data and --workdir")
-    return opened
-
-
-def _check_group(config: TrainConfig) -> None:
-    """Refuse a configuration that the ranks of this group cannot train."""
-    is_twice, sentence = recompute_between_ranks(config)
-    require(not is_twice, sentence)
-    on_lanes = "mode model_parallel runs on lanes, not between ranks; take mode pipeline"
-    require(config.mode != "model_parallel", on_lanes)
-    axes, number = f"dp {config.dp} x tp {config.tp} x pp {config.pp} is {config.world_size}", comm.world_size()
-    wrong_size = f"the group has {count_of(number, 'rank')}, but {axes}; give axes whose product is {number}"
-    require(config.world_size == number, wrong_size)
-    device = comm.own_device()
-    told = f"device is {config.device!r}, and this group computes on {device} ({comm.backend_name()})"
-    fits = config.device in ("auto", "cuda" if is_gpu(device) else "cpu")
-    require(fits, f"{told}; take 'auto', or set up a group on that device")
+        return train_rank(config, corpus, found, backend, on_progress)
 
 
 def _describe_backend(config: TrainConfig) -> str:
@@ -132,63 +87,56 @@ def _describe_backend(config: TrainConfig) -> str:
     return f"one process on {', '.join(map(str, devices_of(config)))}"
 
 
-def _open_run(config: TrainConfig) -> tuple[Corpus, Path, tuple[Path, int] | None]:
-    """The data, the folder of this run's own files, and the checkpoint to go on from; no other run is touched.
+def _open_run(config: TrainConfig) -> tuple[Corpus, tuple[Path, int] | None]:
+    """Make the folder of this run's own files; return the data, and the checkpoint to go on from with its steps.
+
+    In a group every rank calls it, each perhaps on a host of its own, before any of them writes or trains.
 
     Raises:
-        ValueError: the work folder cannot be used, or files in it are in the way.
+        OSError: the work folder cannot be written.
+        ValueError: files in it are in the way, or ranks differ.
         NothingLeftError: the run is complete; its result is not changed.
     """
-    folder = open_workdir(config.workdir) / config.run_name
-    result = folder.with_name(f"{folder.name}.json")
+    folder, result = config.folder, config.result_file
     told = f"{str(result)!r} is a folder, and the results go into a file of that name; move it away"
     require(not result.is_dir(), told)
-    if config.checkpoint and not config.resume and (checkpoints := checkpoints_in(folder)):
+    checkpoints = checkpoints_in(folder)
+    if config.checkpoint and not config.resume and checkpoints:
         raise ValueError(
             f"{str(folder)!r} holds checkpoints of an earlier run (up to {checkpoints[-1].name}); go on from them with "
             "--resume, or name another --workdir"
         )
-    open_workdir(str(folder))
-    corpus = load_corpus(config)
-    if not config.resume or (config.checkpoint and not checkpoints_in(folder)):
-        return corpus, folder, None
-    num_steps = len(partition_dataset(0, config.dp, corpus.training, config.batch_size, remainder="drop"))
-    path, steps = found = open_checkpoint(folder, corpus.identity(config, num_steps))
-    if steps >= config.num_epochs * num_steps:
+    folder.mkdir(parents=True, exist_ok=True)
+    corpus, found = load_corpus(config), None
+    identity = corpus.identity(config)
+    num_steps = identity["steps_per_epoch"]
+    if config.resume and (checkpoints or not config.checkpoint):
+        found = open_checkpoint(folder, identity)
+    given = {name: value for name, value in asdict(config).items() if name not in _OF_A_HOST}
+    _refuse_differences(given | {"data": identity["data"], "newest checkpoint": found and found[0].name})
+    if found and found[1] >= config.num_epochs * num_steps:
         see = f", or see the result {str(result)!r}" if result.exists() else ""
         raise NothingLeftError(
-            f"nothing left to do: num_epochs is {config.num_epochs}, and {str(path)!r} has {steps // num_steps} "
-            f"behind it; give more to go on{see}"
+            f"nothing left to do: num_epochs is {config.num_epochs}, and {str(found[0])!r} has "
+            f"{found[1] // num_steps} behind it; give more to go on{see}"
         )
-    return corpus, folder, found
+    if comm.rank() == 0:  # other hosts may not see its tokenizer; the same texts give the same one
+        corpus.tokenizer.save(folder / _TOKENIZER)
+    return corpus, found
 
 
-def _save(config: TrainConfig, backend: str, outcomes: Sequence[RankOutcome]) -> TrainResult:
-    """The result of all ranks, with epochs for each share of the data: ranks of one model have the same rows."""
-    first = outcomes[0]
-    ranks = tuple(outcome.epochs for outcome in outcomes[: config.dp * config.tp : config.tp])
-    return save_result(
-        TrainResult(
-            config=config,
-            machine=describe_machine(),
-            backend="; ".join(filter(None, (backend, first.reason))),
-            ranks=ranks,
-            steps=first.steps,
-            metrics=RunMetrics.of(config, ranks, outcomes),
-            bleu=first.bleu,
-        )
-    )
-
-
-def _save_together(config: TrainConfig, backend: str, mine: RankOutcome) -> TrainResult | None:
-    """The same on every rank of a group; rank 0 writes it."""
-    outcomes = comm.all_gather_object(mine)
-    return _save(config, backend, outcomes) if comm.rank() == 0 else None
+def _refuse_differences(mine: dict[str, object]) -> None:
+    """Refuse, on all ranks, what a rank was given or has found unless all have it."""
+    first, *others = comm.all_gather_object(mine)
+    for rank, theirs in enumerate(others, start=1):
+        for name, value in first.items():
+            differs = f"{name} is {value!r} on rank 0 and {theirs[name]!r} on rank {rank}"
+            require(theirs[name] == value, f"{differs}; give all ranks the same flags, data and --workdir")
 
 
 def _in_rank(
-    _rank: int, _world_size: int, config: TrainConfig, folder: Path, found: tuple[Path, int] | None, backend: str
+    _rank: int, _world_size: int, config: TrainConfig, found: tuple[Path, int] | None, backend: str
 ) -> TrainResult | None:
     """The function of a launched rank, at module level so that a new process can import it."""
-    corpus = load_corpus(config, folder / _TOKENIZER)
-    return train_rank(config, corpus, folder, found, comm.report, partial(_save_together, config, backend))
+    corpus = load_corpus(config, config.folder / _TOKENIZER)
+    return train_rank(config, corpus, found, backend, comm.report)

@@ -6,10 +6,9 @@ the messages; of a pipeline's micro-batches, which are equal, one stands for all
 not of a formula; tests hold them against formulas and real ranks.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
@@ -17,15 +16,14 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from pllab import comm, models
-from pllab.arguments import require, whole_number
+from pllab.arguments import whole_number
 from pllab.models.new_gpt2 import gpt2_config
 from pllab.parallel.byte_count import held_bytes
 from pllab.schedule import FAMILIES, FamilyName, Schedule
 from pllab.simulate import Costs, simulate
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import meta_model
-from pllab.train.sharing import packet_of, stage_sizes
-from pllab.train.trainers import Trainer, make_trainer
+from pllab.train.trainers import Pipelined, Trainer, make_trainer, packet_of, stage_sizes
 
 _GIB = 2**30
 _MOST_RANKS = 1 << 17  # torch makes a list of them; a million take minutes
@@ -33,11 +31,7 @@ _MOST_RANKS = 1 << 17  # torch makes a list of them; a million take minutes
 
 @dataclass(frozen=True)
 class Machine:
-    """The assumed costs of work and messages, for the step time; the defaults are round numbers for an H100 cluster.
-
-    Raises:
-        ValueError: a number is below 0.
-    """
+    """The assumed costs of work and messages, for the step time; the defaults are round numbers for an H100 cluster."""
 
     s_per_flop: float = 2.5e-15
     """Seconds per multiplication or addition of a rank, as measured; 2.5e-15 is 400 TFLOP/s."""
@@ -53,10 +47,6 @@ class Machine:
     """Seconds to start any other message: of a pipeline, of its ends, of all ranks."""
     beta_s: float = 1 / 50e9
     """Seconds per byte of any other message."""
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            require(0 <= value < math.inf, f"{name} is {value}; give seconds from 0")
 
     def message_s(self, axis: str, num_bytes: float) -> float:
         """Seconds of a message along an axis for which a rank sends this many bytes."""
@@ -210,31 +200,30 @@ def scale(
     Raises:
         ValueError: the axes contradict each other, or the model, or a count is below 1.
     """
-    size, rows, vocab_size = gpt2_config(model), whole_number("rows", rows), whole_number("vocab_size", vocab_size)
-    usual = 2 * pp if pp > 1 else 1
-    parts = usual if num_microbatches is None else whole_number("num_microbatches", num_microbatches)
+    size, usual = gpt2_config(model), 2 * pp if pp > 1 else 1
+    parts = usual if num_microbatches is None else num_microbatches
     of_pipeline: Any = {"num_microbatches": parts, "schedule": schedule} if pp > 1 else {"accumulation": parts}
     axes: Any = {"world_size": world_size, "dp": dp, "tp": tp, "pp": pp, "zero": zero, "loss_parallel": loss_parallel}
-    sizes: Any = {"n_layer": size.n_layer, "n_embd": size.n_embd, "n_head": size.n_head, "max_length": max_length}
-    shape = axes | sizes | of_pipeline | {"batch_size": dp * rows * parts, "dtype": dtype}
-    return count_layout(TrainConfig(**shape, gradient_clipping=1.0), vocab_size, machine)
+    sizes: Any = {"n_layer": size.n_layer, "n_embd": size.n_embd, "n_head": size.n_head, "vocab_size": vocab_size}
+    shape = axes | sizes | of_pipeline | {"batch_size": dp * rows * parts, "max_length": max_length, "dtype": dtype}
+    return count_layout(TrainConfig(**shape, gradient_clipping=1.0), machine)
 
 
-def count_layout(config: TrainConfig, vocab_size: int, machine: Machine) -> Scale:
+def count_layout(config: TrainConfig, machine: Machine) -> Scale:
     """`scale` for a configuration of this package's classes that is not searched and recomputes nothing.
 
     Raises:
         ValueError: there are more than 131,072 ranks.
     """
     whole_number("world_size", config.world_size, most=_MOST_RANKS)
-    ranks = tuple(_count(coordinate, config, vocab_size, machine) for coordinate in range(config.pp))
-    num_parameters = sum(parameter.numel() for parameter in meta_model(config, vocab_size).parameters())
-    return Scale(config, num_parameters, ranks, *_timed(config, vocab_size, ranks, machine))
+    ranks = tuple(_count(coordinate, config, machine) for coordinate in range(config.pp))
+    num_parameters = sum(parameter.numel() for parameter in meta_model(config, config.vocab_size).parameters())
+    return Scale(config, num_parameters, ranks, *_timed(config, ranks, machine))
 
 
-def _count(coordinate: int, config: TrainConfig, vocab_size: int, machine: Machine) -> RankCount:
+def _count(coordinate: int, config: TrainConfig, machine: Machine) -> RankCount:
     with comm.counted_rank(coordinate * config.dp * config.tp, config.world_size):
-        trainer = make_trainer(config, vocab_size, meta_model(config, vocab_size))
+        trainer = make_trainer(config, config.vocab_size, meta_model(config, config.vocab_size))
         alone = next((axis for axis in comm.AXES if getattr(config, axis) == config.world_size), "all")
         axes = {comm.group_name(comm.group_of(trainer.mesh, axis)): axis for axis in comm.AXES}
         watch = _Watch(trainer, axes | {comm.group_name(): alone}, machine)
@@ -264,7 +253,8 @@ class _Watch:
     def note(self, message: comm.Message) -> None:
         """Write down a message before it is sent; one of an action stands for those of all micro-batches."""
         axis = "pp" if message.name in ("send", "receive") else self._axes.get(message.group, "tied")
-        order, action = self._trainer.schedule, self._trainer.running()
+        order = self._trainer.schedule
+        action = self._trainer.running() if isinstance(self._trainer, Pipelined) else None
         times = order.num_microbatches if order and action else 1
         traffic = comm.traffic(message)
         self._sent[axis, message.name].append((times, times * message.num_bytes, times * traffic))
@@ -288,14 +278,12 @@ class _Watch:
             yield Count(axis, name, sum(numbers), sum(sizes), sum(traffic, Fraction()))
 
 
-def _timed(
-    config: TrainConfig, vocab_size: int, ranks: Sequence[RankCount], machine: Machine
-) -> tuple[StepTime, Schedule, Costs]:
+def _timed(config: TrainConfig, ranks: Sequence[RankCount], machine: Machine) -> tuple[StepTime, Schedule, Costs]:
     """The schedule with work as FLOP and messages as counted; the coordinate that sends longest ends the step."""
     parts = config.num_microbatches or config.accumulation
     schedule = FAMILIES[config.schedule].make(config.pp, parts)
     sent = {action: seconds / parts for rank in ranks for action, seconds in rank.tp_s.items()}
-    work = _work_s(config, vocab_size, schedule, machine)
+    work = _work_s(config, schedule, machine)
     packet = packet_of(config, parts).nbytes if schedule.num_stages > 1 else 0
     costs = Costs(work, work, work, machine.message_s("pp", packet))
     forward, backward = (
@@ -308,9 +296,9 @@ def _timed(
     return StepTime(alone, together - alone, waiting - together, after_s), schedule, with_tp
 
 
-def _work_s(config: TrainConfig, vocab_size: int, schedule: Schedule, machine: Machine) -> list[float]:
+def _work_s(config: TrainConfig, schedule: Schedule, machine: Machine) -> list[float]:
     """Two FLOP for each multiplication of a token in F, and the same in I and in W; split equally over tp."""
-    model = meta_model(config, vocab_size)
+    model = meta_model(config, config.vocab_size)
     layers = iter(models.layer_costs(model.config, config.max_length))
     tokens = config.batch_size // config.dp // schedule.num_microbatches * config.max_length
     flops = [2 * tokens * sum(next(layers) for _ in range(size)) / config.tp for size in stage_sizes(model, config)]

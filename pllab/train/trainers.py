@@ -1,30 +1,47 @@
-"""How a GPT-2 takes a step on any axes, with the same batches and from the same weights.
+"""How a GPT-2 is divided among devices and takes a step on any axes, with the same batches and from the same weights.
 
-`Plain` is a model that autograd runs: on one device, or shared by ranks over dp and tp (`sharing.py`). `Pipelined` is a
-schedule that an executor runs, on lanes of this process or on the ranks of a group, whose stages may be shared over dp
-and tp too; with its stages in turn it is naive model parallel. The loss of a step is the sum over the target tokens of
-the whole batch, divided by their number. In a mean of the ranks' means, the weight of a token would depend on the
-number of tokens on its rank.
+`Plain` is a model that autograd runs: on one device, or shared by ranks over dp and tp. `Pipelined` is a schedule that
+an executor runs, on lanes of this process or on the ranks of a group, whose stages may be shared over dp and tp too;
+with its stages in turn it is naive model parallel. The loss of a step is the sum over the target tokens of the whole
+batch, divided by their number. In a mean of the ranks' means, the weight of a token would depend on the number of
+tokens on its rank. The classes around the model decide what is sent in a backward, and when:
+
+    --implementation    custom                               pytorch
+    --dp 2              DataParallel                         DistributedDataParallel
+    --zero 1            FullyShardedDataParallel(zero=1)     -
+    --zero 2, 3         FullyShardedDataParallel(zero=...)   fully_shard, without and with reshard_after_forward
+    --tp 2              models.tensor_parallel               -
 """
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from pllab import comm, models
-from pllab.parallel import clip_grad_norm, global_sum, num_target_tokens, token_weighted
-from pllab.pipeline import LaneExecutor, tied_weights
+from pllab.comm.devices import fork_rng
+from pllab.data import IGNORED
+from pllab.models.new_gpt2 import initialise, made_real
+from pllab.parallel import (
+    DataParallel,
+    FullyShardedDataParallel,
+    clip_grad_norm,
+    global_sum,
+    num_target_tokens,
+    token_weighted,
+)
+from pllab.pipeline import LaneExecutor, balance, calibrate, tied_weights
 from pllab.pipeline.batches import scatter_evenly
 from pllab.pipeline.engine import ActionTimes
-from pllab.schedule import Action, Schedule
+from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
 from pllab.timeline import Timeline
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import Updates, build_model, devices_of
-from pllab.train.sharing import mean_loss, packet_of, replica_of, schedule_of, shared_over_dp, stage_sizes, unsent
 from pllab.train.torch_pipeline import CountedPipeline, TorchPipeline, filled_up
 
 Batch = dict[str, torch.Tensor]
@@ -43,11 +60,6 @@ class StepRecord:
     """Norm over all parameters before clipping, if the configuration asks for it."""
     timing: Timeline | ActionTimes | None = None
     """When the devices of a split model worked, None if there was no target; the trainer's `timelines` reads it."""
-
-    @property
-    def mean_loss(self) -> float:
-        """Loss per target token of this share; waits for the device."""
-        return self.loss_sum.item() / max(1, self.num_targets)
 
 
 def losses_of_all(records: Sequence[StepRecord], num_shares: int) -> tuple[list[float], float]:
@@ -90,7 +102,12 @@ class Plain:
     def __init__(self, model: "models.GPT2LMHeadModelParallel", config: TrainConfig, mesh: comm.Mesh | None) -> None:
         (self.device,) = devices_of(config)
         self.model, self.mesh, self._config = model, mesh, config
-        self.shared = replica_of(model, config, self.device, mesh)
+        if not config.deferred_init:
+            nn.Module.to(model, self.device)
+        if mesh is not None and config.dp > 1 and config.implementation == "pytorch":
+            self.shared = _shared_by_pytorch(model, config, self.device, mesh)
+        else:
+            self.shared = shared_over_dp(model, config, mesh, initialise=initialise(model, config.seed))
         self.reason = str(getattr(self.shared, "reason", ""))
         if config.compile:
             model.compile()
@@ -110,7 +127,8 @@ class Plain:
                 loss_sum = self._loss_sum(*part)
                 token_weighted(loss_sum, num_targets, total=total).backward()
             sums.append(loss_sum.detach())
-        norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
+        most = self._config.gradient_clipping
+        norm = None if most is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step()
         return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm)
 
@@ -119,15 +137,8 @@ class Plain:
         with torch.no_grad():
             return float(self._loss_sum(batch["input_ids"], batch["labels"]))
 
-    def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:  # noqa: ARG002 - as of `Pipelined`
-        """None: one device has no schedule."""
-        return []
-
     def close(self) -> None:
         """Nothing to close: whatever a rank runs ends with it."""
-
-    def running(self) -> None:
-        """No action: there is no schedule."""
 
     def _loss_sum(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         ids, targets = (tensor.to(self.device, non_blocking=True) for tensor in (input_ids, labels))
@@ -137,7 +148,7 @@ class Plain:
 
 
 class Pipelined:
-    """A schedule that an executor runs: on lanes, or on the ranks of a group. It offers what `Plain` does.
+    """A schedule that an executor runs: on lanes, or on the ranks of a group. It offers what `Plain` does, and more.
 
     In a group every rank has all weights (or its slices of them) and trains those of its stages. Over dp each pipeline
     has its rows, and then gradients are averaged.
@@ -187,7 +198,8 @@ class Pipelined:
                     parameter.grad.mul_(comm.world_size() * num_targets / total)
         if is_shared:
             self.shared.average_now()
-        norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
+        most = self._config.gradient_clipping
+        norm = None if most is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step()
         loss_sum = torch.as_tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
         return StepRecord(loss_sum, num_targets, rate, norm, timing)
@@ -219,5 +231,107 @@ Trainer = Plain | Pipelined
 
 def _passed_over(updates: Updates, config: TrainConfig, device: torch.device) -> StepRecord:
     """The record of a batch of which no rank has a target: without gradients an optimizer changes nothing."""
-    norm = None if config.norm_limit is None else 0.0
+    norm = None if config.gradient_clipping is None else 0.0
     return StepRecord(torch.zeros((), dtype=torch.float64, device=device), 0, updates.step(), norm)
+
+
+def stage_sizes(model: "models.GPT2LMHeadModelParallel", config: TrainConfig) -> list[int]:
+    """Layers of each stage, including embedding and head, so that the slowest stage is as fast as possible."""
+    return balance(models.layer_costs(model.config, config.max_length), config.num_stages)
+
+
+def schedule_of(
+    stages: Sequence[nn.Sequential],
+    config: TrainConfig,
+    vocab_size: int,
+    devices: Sequence[torch.device],
+    mesh: comm.Mesh | None,
+) -> Schedule:
+    """The order of work of a configuration; `zero_bubble` is searched for what the stages cost on this machine.
+
+    Model parallel on two devices, naive: `0F0 0B0 0F1 0B1` beside `1F0 1B0 1F1 1B1`, for two parts of accumulation.
+
+    Args:
+        stages: all of them, whose costs are measured with random tokens.
+        config: names the schedule.
+        vocab_size: entries of the vocabulary.
+        devices: the lanes, or the device of this rank.
+        mesh: the ranks, all of which call it and run all stages in turn to measure them; none for lanes.
+    """
+    rows = config.batch_size // config.dp
+    if config.mode == "model_parallel":
+        in_turn = [(kind, part) for part in range(min(config.accumulation, rows)) for kind in (Kind.F, Kind.B)]
+        of_stages = (tuple(Action(stage, kind, part) for kind, part in in_turn) for stage in range(config.pp))
+        return Schedule(tuple(of_stages), "stages in turn")
+    num_parts = config.num_microbatches or min(2 * config.pp, rows)
+    family = FAMILIES.get(config.schedule)
+    if family is not None:
+        return family.make(config.pp, num_parts)
+    measured = max(num_parts, 2 * config.pp)
+    options: Any = {"num_microbatches": measured, "repeats": 2, "timeout_s": config.timeout_s, "devices": devices}
+    # Of ranks, copies, which go with the calibration: on a GPU the stages of others would stay there.
+    chain = stages if mesh is None else [stage.to(devices[0]) for stage in deepcopy(list(stages))]
+    with fork_rng(devices[0]):
+        ids = torch.randint(vocab_size, (measured * max(1, rows // num_parts), config.max_length))
+        costs = calibrate(chain, (ids, ids), ids, mean_loss, num_ranks=len(devices), **options)
+    limit = float(config.pp) if config.memory_limit is None else config.memory_limit
+    of_rank_0 = comm.all_gather_object(costs)[0]  # all pipelines take the same schedule
+    return zero_bubble(config.pp, num_parts, of_rank_0, limit)
+
+
+def mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """A pipeline's loss: the mean over targets of the losses that the last layer has summed per row."""
+    return sums.sum() / (labels[:, 1:] != IGNORED).sum().clamp(min=1)  # counted where it is: nothing waits for a GPU
+
+
+def packet_of(config: TrainConfig, num_microbatches: int) -> torch.Tensor:
+    """The tensor that passes between stages for a micro-batch, without values: hidden states (rows, time, width)."""
+    rows = -(-config.batch_size // config.dp // num_microbatches)
+    shape = rows, config.max_length, config.n_embd
+    return torch.empty(shape, dtype=getattr(torch, config.dtype), device="meta")
+
+
+def shared_over_dp(module: nn.Module, config: TrainConfig, mesh: comm.Mesh | None, **sharding: Any) -> nn.Module:
+    """A model, or the stages of a rank, replicated over dp or sharded with these options; itself where dp is 1."""
+    if config.dp == 1:
+        return module
+    if not config.zero:
+        return DataParallel(module, mesh=mesh)
+    return FullyShardedDataParallel(module, zero=config.zero, mesh=mesh, **sharding)
+
+
+@contextmanager
+def unsent(replica: nn.Module, *, is_held: bool = False) -> Iterator[None]:
+    """Backwards inside the block send nothing over dp; the next one outside sends the sum.
+
+    With `is_held` the weights stay whole meanwhile, for the forwards and backwards of a schedule.
+    """
+    switch: Any = getattr(replica, "set_requires_gradient_sync", None)  # of PyTorch's fully_shard
+    if switch is not None:
+        switch(False)
+        try:
+            yield
+        finally:
+            switch(True)
+        return
+    is_held &= isinstance(replica, FullyShardedDataParallel)
+    block: Any = getattr(replica, "held" if is_held else "no_sync", nullcontext)
+    with block():
+        yield
+
+
+def _shared_by_pytorch(
+    model: "models.GPT2LMHeadModelParallel", config: TrainConfig, device: torch.device, mesh: comm.Mesh
+) -> nn.Module:
+    if not config.zero:
+        return DistributedDataParallel(model, process_group=comm.group_of(mesh, "dp"))
+    # Half a second of imports, which no other run needs.
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.experimental import implicit_replication
+
+    for layer in (*model.transformer.h, model):
+        fully_shard(layer, mesh=mesh["dp"], reshard_after_forward=config.zero == 3)
+    if config.deferred_init:
+        with implicit_replication():  # each rank makes a value whole, and its DTensor keeps a part
+            made_real(model, config.seed, device)
+    return model

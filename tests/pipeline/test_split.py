@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pllab.pipeline import WithDevice, balance, split_module
 from pllab.pipeline.batches import Score, gather, scatter, scatter_evenly
-from pllab.train.sharing import mean_loss
+from pllab.train.trainers import mean_loss
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,8 @@ def test_a_row_has_the_seconds_and_the_bytes_of_the_rank_that_has_most(monkeypat
 @pytest.mark.parametrize(
     ("sizes", "sentence"),
     [
-        ({"num_ranks": 3}, "num_ranks is 3 and num_steps 8; give 2 or 4 ranks"),
+        ({"num_ranks": 3}, "batch_size 32 is not divisible by dp 3"),
         ({"batch_size": 33}, "batch_size 33 is not divisible by dp 2"),
-        ({"n_embd": 126, "n_head": 3}, "n_head 3 is not divisible by tp 2"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(

@@ -8,9 +8,8 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LinearLR, SequentialLR
 from transformers import GPT2LMHeadModel
 
-from pllab.comm import launch
 from pllab.data import Collate, partition_dataset
-from pllab.train import TrainConfig, train, train_as_rank
+from pllab.train import TrainConfig, train
 from pllab.train.inputs import Updates, build_model, load_corpus
 from pllab.train.trainers import make_trainer
 from tests.tiers import exhaustive
@@ -110,23 +109,6 @@ def test_a_sharded_run_is_that_too_and_every_rank_tells_of_its_share(plain, tmp_
     assert 0.0 <= result.bleu <= 100.0
 
 
-def train_here(rank, world_size, config):
-    result = train_as_rank(TrainConfig(**config), "gloo")
-    return result and (result.steps, len(result.ranks))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("mode", "num_shares"),
-    [({"mode": "data_parallel", "accumulation": 2}, 2), ({"mode": "pipeline", "num_microbatches": 2}, 1)],
-)
-def test_the_ranks_of_a_group_are_that_too(mode, num_shares, plain, tmp_path):
-    """As under torchrun. The tokens of ranks that are one pipeline count once."""
-    (steps, found), nothing = launch(train_here, 2, OPTIONS | mode | {"world_size": 2, "workdir": str(tmp_path)})
-    assert_as_plain(steps, plain)
-    assert (found, nothing) == (num_shares, None)
-
-
 @pytest.mark.parametrize(("name", "warmup"), [*itertools.product(["constant", "cosine", "linear"], [0, 4])])
 def test_the_learning_rate_is_that_of_torchs_schedulers(name, warmup):
     """The second half starts anew, as a resumed run does."""
@@ -177,8 +159,7 @@ def test_a_compiled_model_learns_the_same(tmp_path):
     options = NUMBERS | {"dataset": "docs", "max_length": 8, "n_layer": 1, "num_epochs": 1, "samples_per_epoch": 16}
     eager = train(TrainConfig(**options, workdir=str(tmp_path)))
     compiled = train(TrainConfig(**options, compile=True, workdir=str(tmp_path)))
-    ranks = options | {"compile": True, "mode": "data_parallel", "world_size": 2, "workdir": str(tmp_path)}
-    (steps, _), _ = launch(train_here, 2, ranks, timeout_s=300)
-    for found in (compiled.steps, steps):
-        assert [step.loss for step in found] == pytest.approx(eager.step_losses, abs=1e-5)
-        assert found[-1].validation_loss == pytest.approx(eager.validation_loss, abs=1e-5)
+    ranks = train(TrainConfig(**options, compile=True, dp=2, workdir=str(tmp_path)))
+    for found in (compiled, ranks):
+        assert found.step_losses == pytest.approx(eager.step_losses, abs=1e-5)
+        assert found.validation_loss == pytest.approx(eager.validation_loss, abs=1e-5)

@@ -1,20 +1,17 @@
 """The closed form against `scale`, schedules and groups of ranks; and what its choices are worth."""
 
-from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
 
 import pytest
 
 from pllab.models.new_gpt2 import SIZES
 from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
-from pllab.train.planning import Layout, Model, Price, measured_groups, on_hosts, price_of
+from pllab.train.planning import Layout, Model, measured_groups, on_hosts, price_of
 from pllab.train.scale import Machine, scale
 from tests.tiers import exhaustive
 
 FREE = Machine(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-ROOM = 80 * 2**30  # bytes of an H100
 
 
 @pytest.mark.parametrize(
@@ -79,10 +76,6 @@ def test_an_axis_whose_groups_need_two_hosts_gets_the_slow_wire(dp: int, tp: int
     assert found == {axis: 2.0 if axis in near else 4.0 for axis in found}
 
 
-def regrets(rule: Callable[[Sequence[Layout], Callable[[Layout], Price]], Any]) -> list[float]:
-    return [group.regret(rule) for group in measured_groups()]
-
-
 def test_the_measured_layouts_are_of_seven_groups_and_make_up_their_batch() -> None:
     groups = measured_groups()
     assert [(group.billions, group.num_hosts) for group in groups] == [
@@ -107,24 +100,3 @@ def test_regret_compares_with_the_best_and_a_crash_is_the_slowest() -> None:
     of_worst = group.regret(lambda layouts, price: worst)
     assert of_worst == pytest.approx(ran[best] / ran[worst] - 1) and of_worst > 1
     assert group.regret(lambda layouts, price: crashed) == of_worst
-
-
-@pytest.mark.parametrize("answer", [None, [8, 1, 1, 1, 1, 1], Layout(3, 1, 1)])
-def test_a_rule_that_returns_no_layout_of_the_group_is_refused(answer: Any) -> None:
-    with pytest.raises(ValueError, match=r"the rule returns .*; return one of the 31 layouts"):
-        measured_groups()[0].regret(lambda layouts, price: answer)
-
-
-def test_what_lesson_14_says_of_three_rules() -> None:
-    """The form alone is often far off; the least tp x pp that fits half of the memory is never off by a sixth."""
-
-    def fastest(layouts: Sequence[Layout], price: Callable[[Layout], Price]) -> Layout:
-        return min((each for each in layouts if price(each).num_bytes <= ROOM), key=price)
-
-    def least(layouts: Sequence[Layout], price: Callable[[Layout], Price]) -> Layout:
-        fits = [each for each in layouts if price(each).num_bytes <= ROOM / 2]
-        return min(fits, key=lambda each: (each.tp * each.pp, price(each)))
-
-    found = regrets(fastest)
-    assert sum(regret <= 0.05 for regret in found) == 3 and max(found) > 2
-    assert max(regrets(least)) < 1 / 6

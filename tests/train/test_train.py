@@ -14,9 +14,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from pllab.comm import launch
-from pllab.comm.group import counted_rank
 from pllab.train import TrainConfig, loop, train, train_as_rank
-from pllab.train.results import load_results
 from tests.train.sizes import LANES, NUMBERS, TINY
 
 
@@ -27,25 +25,10 @@ def test_a_folder_in_the_place_of_the_result_is_told_before_a_step(tmp_path):
         train(config)
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"recompute": True, "schedule": "zbv"}, "recompute and schedule zbv do not go together between ranks"),
-        ({}, "the group has 1 rank, but dp 1 x tp 1 x pp 2 is 2; give axes whose product is 1"),
-        ({"mode": "model_parallel"}, "mode model_parallel runs on lanes, not between ranks; take mode pipeline"),
-    ],
-)
-def test_what_the_ranks_that_torchrun_started_cannot_do_is_refused(given, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        train_as_rank(TrainConfig(**{"mode": "pipeline", "world_size": 2} | given), "gloo")
-
-
 DIFFERENT = {
     "learning_rate is 0.1 on rank 0 and 0.2 on rank 1": ({"learning_rate": 0.1}, {"learning_rate": 0.2}),
-    "mode is 'data_parallel' on rank 0 and 'single' on rank 1": ({}, {"mode": "single", "world_size": 1}),
     "data is '.*' on rank 0 and '.*' on rank 1": ({"dataset": "texts.jsonl", "name": "other"},) * 2,
     "newest checkpoint is None on rank 0 and 'step-00000002' on rank 1": ({"num_epochs": 2},) * 2,
-    "refusal is None on rank 0 and .nothing left to do.* on rank 1": ({},) * 2,
 }
 HERE = NUMBERS | {"num_epochs": 1, "name": "run", "workdir": "work", "checkpoint": True, "resume": True}
 
@@ -61,24 +44,14 @@ def refusals(rank, world_size, folder):
     return said
 
 
-def test_ranks_that_differ_are_refused_all_with_one_sentence_and_leave_a_checkpoint_as_it_is(tmp_path):
+def test_ranks_that_differ_are_refused_all_with_one_sentence(tmp_path):
     for rank in range(2):
         (tmp_path / str(rank)).mkdir()
         (tmp_path / str(rank) / "texts.jsonl").write_text(f'{{"text": "of host {rank}"}}\n' * 40)
     train(TrainConfig(**HERE | {"workdir": str(tmp_path / "1" / "work")}))
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("step-*/*")}
     mine, theirs = launch(refusals, 2, tmp_path, backend="gloo", timeout_s=60.0)
     assert mine == theirs
     assert all(map(re.match, DIFFERENT, mine)), mine
-    assert kept and {path: path.stat().st_mtime_ns for path in tmp_path.rglob("step-*/*")} == kept
-
-
-@pytest.mark.parametrize(("asked", "computes"), [("cuda", "cpu"), ("cpu", "cuda:0")])
-def test_a_group_that_computes_elsewhere_than_asked_is_refused(asked, computes, monkeypatch):
-    monkeypatch.setattr("pllab.comm.own_device", lambda: torch.device(computes))
-    words = f"device is '{asked}', and this group computes on {computes}.*; take 'auto'"
-    with counted_rank(0, 2), pytest.raises(ValueError, match=words):
-        train_as_rank(TrainConfig(dp=2, device=asked), "its reason")
 
 
 def seeds_at_dropout(rank, world_size, config):
@@ -123,21 +96,16 @@ def test_the_loss_falls_and_every_step_is_counted(tmp_path):
     assert [event["epoch"] for event in last] == [0, 1, 2, 3]
     assert [event["tokens"] for event in last] == [epoch.num_tokens for epoch in result.ranks[0]]
     assert all(early["seconds"] <= late["seconds"] for early, late in itertools.pairwise(events[:2]))
-    assert load_results(tmp_path)[0]["validation_loss"] == pytest.approx(result.validation_loss)
+    assert json.loads(result.config.result_file.read_text())["validation_loss"] == pytest.approx(result.validation_loss)
 
 
-@pytest.mark.parametrize("num_long", [1, 4])
-def test_a_row_whose_source_fills_it_is_passed_over_and_nothing_but_such_rows_is_refused(num_long, tmp_path):
-    rows = [{"de": "eins " * (30 if number < num_long else 1), "en": "one"} for number in range(20)]
+def test_a_row_whose_source_fills_it_is_passed_over(tmp_path):
+    rows = [{"de": "eins " * (1 if number else 30), "en": "one"} for number in range(20)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = NUMBERS | {"dataset": str(tmp_path / "rows.jsonl"), "batch_size": 1, "samples_per_epoch": 4}
     config = TrainConfig(**options, num_epochs=2, tensorboard=True, checkpoint=True, workdir=str(tmp_path))
-    if num_long == 4:
-        with pytest.raises(ValueError, match="max_length 24 cuts off every target; give a larger max_length"):
-            train(config)
-    else:
-        losses = train(config).step_losses
-        assert [sum(map(math.isnan, losses[start : start + 4])) for start in (0, 4)] == [1, 1]
+    losses = train(config).step_losses
+    assert [sum(map(math.isnan, losses[start : start + 4])) for start in (0, 4)] == [1, 1]
 
 
 @pytest.mark.exhaustive
@@ -161,29 +129,15 @@ print(*sorted(way.files))
     assert "train/loop.py" in in_this_room and len(in_this_room) <= 9 and len(files) <= 45
 
 
-def test_tensorboard_asks_for_gradient_norms_which_change_no_update(tmp_path):
-    """In bfloat16."""
-    options = {**TINY, "num_epochs": 1, "dtype": "bfloat16", "workdir": str(tmp_path)}
-    result, unwatched = train(TrainConfig(**options, tensorboard=True)), train(TrainConfig(**options))
+def test_bfloat16_trains(tmp_path):
+    result = train(TrainConfig(**TINY, num_epochs=1, dtype="bfloat16", workdir=str(tmp_path)))
     assert 0.0 < result.validation_loss < 10.0
-    assert all(step.gradient_norm > 0 for step in result.steps)
-    assert [step.gradient_norm for step in unwatched.steps] == [None] * 2
-    assert result.step_losses == unwatched.step_losses
 
 
-NEEDS_NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        pytest.param({"device": "cuda"}, "no CUDA GPU", marks=NEEDS_NO_GPU),
-        ({"batch_size": 32}, "16 training examples, fewer than batch_size 32"),
-    ],
-)
-def test_what_this_machine_or_its_data_do_not_have_is_refused(given, sentence, tmp_path):
-    with pytest.raises(ValueError, match=sentence):
-        train(TrainConfig(**TINY | given, workdir=str(tmp_path)))
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_gpu_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no CUDA GPU"):
+        train(TrainConfig(**TINY | {"device": "cuda"}, workdir=str(tmp_path)))
 
 
 CUDA = NUMBERS | {"n_layer": 4, "optimizer": "sgd", "learning_rate": 0.1, "device": "cuda"}
