@@ -6,7 +6,6 @@ _become         the child: take the leash and the owner's descriptors, call the 
 wait_as_spare   without fork: wait for one order, and become its child
 """
 
-import fcntl
 import gc
 import importlib
 import json
@@ -15,7 +14,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pkgutil import resolve_name
 from typing import Any, NoReturn
@@ -32,11 +31,13 @@ def serve() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets keepers that have ended
     while descriptors := socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]:  # some systems tell a closed door so
         order, telling, handed = _read(descriptors)
-        _import_new(order)
+        sys.path[:] = order["path"]
+        _import(order["modules"])
         if os.fork() == 0:
             door.close()
             _keep(order, telling, handed)
-        for descriptor in (telling, *handed):
+        telling.close()
+        for descriptor in handed:
             os.close(descriptor)
 
 
@@ -46,64 +47,47 @@ def wait_as_spare() -> None:
         descriptors = socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]
     if descriptors:
         order, telling, handed = _read(descriptors)
-        _tell(telling, os.getpid())
-        os.close(telling)
+        with telling:
+            _tell(telling, os.getpid())
         _become(order, handed)
 
 
 def _imported() -> socket.socket:
     """The door, when all modules are imported that the command line names."""
-    _import(sys.argv[2:])
-    return socket.socket(fileno=int(sys.argv[1]))
+    _import(sys.argv[1:-1])
+    return socket.socket(fileno=int(sys.argv[-1]))
 
 
-def _import(names: Sequence[str]) -> None:
+def _import(names: Iterable[str]) -> None:
     """Import these; a child that needs what cannot be imported says why."""
-    with processes.importing():
-        for name in names:
-            with suppress(Exception):
-                importlib.import_module(name)
-        gc.freeze()  # collecting garbage would write to this memory, which the children share
+    for name in names:
+        with suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()  # collecting garbage would write to this memory, which the children share
 
 
-def _import_new(order: dict[str, Any]) -> None:
-    """Import what an order names and is not there yet, from where its owner would."""
-    sys.path[:] = order["path"]
-    new = [name for name in order["modules"] if name not in sys.modules]
-    if not new:
-        return
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a program that a module starts meanwhile has an exit code
-    _import(new)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    with suppress(ChildProcessError):  # keepers that ended meanwhile
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+def _read(descriptors: list[int]) -> tuple[dict[str, Any], socket.socket, list[int]]:
+    """The order, the connection that brought it and takes the answers, and what is handed to the child."""
+    telling, handed = socket.socket(fileno=descriptors[0]), descriptors[1:]
+    return json.loads(telling.makefile().readline()), telling, handed
 
 
-def _read(descriptors: list[int]) -> tuple[dict[str, Any], int, list[int]]:
-    """The order, the end on which to tell, and what is handed to the child."""
-    written, telling, *handed = descriptors
-    order = json.loads(os.pread(written, os.fstat(written).st_size, 0))
-    os.close(written)
-    return order, telling, handed
+def _tell(telling: socket.socket, number: int) -> None:
+    telling.sendall(number.to_bytes(NUMBER_BYTES, sys.byteorder, signed=True))
 
 
-def _tell(telling: int, number: int) -> None:
-    os.write(telling, number.to_bytes(NUMBER_BYTES, sys.byteorder, signed=True))
-
-
-def _keep(order: dict[str, Any], telling: int, handed: list[int]) -> NoReturn:
+def _keep(order: dict[str, Any], telling: socket.socket, handed: list[int]) -> NoReturn:
     """In the keeper: fork the child, tell its number, wait, and tell how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
     if child == 0:
-        os.close(telling)
+        telling.close()
         os.setsid()
         _become(order, handed)
     os.setpgid(0, 0)  # a signal to the group of a child does not reach its keeper
     for descriptor in handed:
         os.close(descriptor)
-    with suppress(BrokenPipeError):
+    with suppress(OSError):  # the owner has gone
         _tell(telling, child)
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         with suppress(ProcessLookupError, PermissionError):
@@ -114,21 +98,23 @@ def _keep(order: dict[str, Any], telling: int, handed: list[int]) -> NoReturn:
 
 def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
     """In the child: take the leash and the owner's descriptors, then call the function."""
-    _take(handed, order["fds"])
     code = 1
     try:
-        with suppress(OSError):
-            os.chdir(order["at"])
+        for number in order["standard"]:
+            os.dup2(handed[0], number)
+            os.close(handed.pop(0))
+        arguments = [*order["arguments"], *map(str, handed)]
+        os.chdir(order["at"])
         if order["is_whole"]:
             os.environ.clear()
         os.environ.update(order["environment"])
         if order["is_new"]:
-            command = processes.command(order["folder"], order["path"], order["entry"], *order["arguments"])
+            command = processes.command(order["folder"], order["path"], order["entry"], *arguments)
             os.execv(command[0], command)
         sys.path[:] = order["path"]
-        sys.argv[1:] = order["arguments"]
+        sys.argv[1:] = arguments
         _draw_anew()
-        begin = processes.hold if 0 in order["fds"] else processes.remove_with_owner  # a spare has its leash already
+        begin = processes.hold if 0 in order["standard"] else processes.remove_with_owner  # a spare has its leash
         begin(order["folder"])
         resolve_name(order["entry"])()
         code = 0
@@ -149,16 +135,3 @@ def _draw_anew() -> None:
         torch.default_generator.seed()
     if generator := sys.modules.get("numpy.random"):
         generator.seed()
-
-
-def _take(handed: list[int], wanted: list[int]) -> None:
-    """Give each descriptor the number that the owner has for it; 1 stands for all output."""
-    above = max(wanted, default=0) + 1  # where each waits for its own number
-    waiting = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, above) for descriptor in handed]
-    for descriptor in handed:
-        os.close(descriptor)
-    for descriptor, number in zip(waiting, wanted, strict=True):
-        os.dup2(descriptor, number)
-        if number == 1:
-            os.dup2(descriptor, 2)
-        os.close(descriptor)

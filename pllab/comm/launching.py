@@ -35,7 +35,6 @@ from pllab.comm.processes import (
     end_children,
     end_like_python,
     how_it_ended,
-    importing,
     stack_of,
 )
 
@@ -117,9 +116,9 @@ class _Rank:
     def __init__(self, folder: Path, number: int) -> None:
         self.number = number
         self.connection, other_end = mp.Pipe(duplex=False)
-        entry, descriptor = "pllab.comm.launching:run_rank", other_end.fileno()
+        words = "pllab.comm.launching:run_rank", str(folder), str(number)
         with other_end:  # then only the rank has it, so the stream ends when the rank dies
-            self.process = start_warm(folder, entry, str(folder), str(number), str(descriptor), pass_fds=[descriptor])
+            self.process = start_warm(folder, *words, pass_fds=[other_end.fileno()])
         self.stack_file = folder / f"stack-{number}"
         self.outcome: bytes | _Failure | None = None  # its pickled result
 
@@ -230,9 +229,8 @@ def run_rank() -> None:
 def _work(folder: Path, number: int) -> Any:
     script, payload, num_threads, world_size, backend, timeout_s = pickle.loads((folder / "job").read_bytes())
     torch.set_num_threads(num_threads)
-    with importing():
-        _import_script(script)
-        fn, args = pickle.loads(payload)  # needs the script
+    _import_script(script)
+    fn, args = pickle.loads(payload)  # needs the script
     setup(number, world_size, backend, init_file=folder / "meeting", timeout_s=timeout_s)
     return fn(number, world_size, *args)
 

@@ -7,7 +7,6 @@ import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -19,7 +18,7 @@ from pllab.comm.fork_server import ForkServer
 from tests.tiers import exhaustive
 
 PROGRAM = """
-import os, stat, subprocess, sys, time
+import os, subprocess, sys, time
 from pathlib import Path
 
 def words():
@@ -54,18 +53,9 @@ def leaves_a_child():
     child = subprocess.Popen(["sleep", "1000"])
     Path(sys.argv[1]).write_text(str(child.pid))
 
-def garbles():  # writes on what its keeper tells on
-    for pipe in Path(f"/proc/{os.getppid()}/fd").iterdir():
-        if stat.S_ISFIFO(pipe.stat().st_mode):
-            try:
-                with open(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "wb") as told:
-                    told.write(b"garbage\\n")
-            except OSError:
-                pass
-
-def writes_to(): # what the owner has open under these numbers
-    for number in sys.argv[1:]:
-        os.write(int(number), b"here")
+def writes():  # to what the owner has shared
+    for number in sys.argv[2:]:
+        os.write(int(number), sys.argv[1].encode())
 """
 
 
@@ -159,18 +149,15 @@ def test_the_leash_ends_child_grandchildren_and_folder(server, folder):
     assert not folder.exists()
 
 
-def test_descriptors_keep_their_numbers(server, folder):
-    """An owner with many open files, such as a kernel, gives high ones."""
-    reading, writing = os.pipe()
-    numbers = [writing, *range(99, 104)]
-    for number in numbers[1:]:
-        os.dup2(writing, number)
-    child = server.start(folder, "program:writes_to", *map(str, numbers), pass_fds=numbers)
-    for number in numbers:
-        os.close(number)
-    assert child.wait(60) == 0
-    assert os.read(reading, 100) == b"here" * len(numbers)
-    os.close(reading)
+@pytest.mark.parametrize("hash_seed", ["", "7"])
+def test_the_numbers_of_shared_descriptors_are_the_last_arguments(hash_seed, server, folder):
+    pipes = [os.pipe() for _ in range(2)]
+    shared = [writing for _, writing in pipes]
+    assert server.start(folder, "program:writes", "here", pass_fds=shared, hash_seed=hash_seed).wait(60) == 0
+    for reading, writing in pipes:
+        os.close(writing)
+        assert os.read(reading, 100) == b"here"
+        os.close(reading)
 
 
 def test_a_server_that_has_ended_says_so(forks, folder):
@@ -210,39 +197,10 @@ def test_an_interrupted_start_leaves_nothing_and_the_next_one_works(server, fold
 def test_threads_that_ask_at_the_same_time_get_one_server(monkeypatch):
     made = Mock(side_effect=lambda *_: (time.sleep(0.1), Mock())[1])
     monkeypatch.setattr(fork_server, "ForkServer", made)
-    monkeypatch.setattr(fork_server, "_server_of", lru_cache(maxsize=1)(lambda _: fork_server.ForkServer()))
+    monkeypatch.setattr(fork_server, "_servers", {})
     with ThreadPoolExecutor(3) as pool:
         servers = {future.result() for future in [pool.submit(fork_server.warm_server) for _ in range(3)]}
     assert len(servers) == made.call_count == 1
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the pipes of another process are in /proc")
-def test_garbage_on_the_line_of_a_keeper_is_some_exit_code(server, folder, forks):
-    if not forks:
-        pytest.skip("a spare has no keeper")
-    code, text = written(server, folder, "program:garbles")
-    assert isinstance(code, int) and text == ""
-
-
-def test_a_server_that_still_imports_removes_the_folder_of_an_owner_that_is_gone(forks, folder):
-    if not forks:
-        pytest.skip("a spare reads its order after the imports")
-    begun = folder.parent / "begun"
-    (folder.parent / "slow.py").write_text(f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(1000)")
-    words = (
-        "import sys\nfrom pathlib import Path\nfrom pllab.comm.fork_server import ForkServer\n"
-        "sys.path.append(str(Path(sys.argv[1]).parent))\n"
-        "ForkServer('slow').start(Path(sys.argv[1]), 'program:leaves')"
-    )
-    owner = subprocess.Popen([sys.executable, "-c", words, str(folder)])
-    while not begun.exists():
-        time.sleep(0.02)
-    owner.kill()
-    owner.wait()
-    until = time.monotonic() + 10
-    while folder.exists():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_it_ends_with_its_owner(forks):
