@@ -24,8 +24,7 @@ import torch
 import torch.distributed as dist
 
 from pllab.autopsy import Call, Caught, Record
-from pllab.comm.group_calls import GroupCall, HeardWork, Step, hear_calls
-from pllab.comm.ledger import group_name
+from pllab.comm.ledger import GroupCall, HeardWork, Step, group_name, hear_calls
 from pllab.files import write_whole
 
 _EVERY_S = 0.1

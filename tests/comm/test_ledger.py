@@ -1,12 +1,18 @@
-"""The ledger counts what was sent while it was open, hears torch.distributed called directly, and nothing twice."""
+"""The ledger counts what was sent while it was open, hears torch.distributed called directly, and nothing twice.
+
+Every listener hears the calls of a process group, and torch's methods are its own again afterwards.
+"""
 
 import threading
+from unittest.mock import Mock
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import ProcessGroup
 
 from pllab import comm
+from pllab.comm.ledger import HeardWork, hear_calls
 
 
 def plain(messages):
@@ -130,3 +136,60 @@ def test_the_ledger_hears_other_threads():
         for thread in threads:
             thread.join()
     assert [message.order for message in ledger.messages] == list(range(200))
+
+
+@pytest.mark.usefixtures("alone")
+def test_methods_are_replaced_once_for_all_kinds_of_listeners_until_the_last_one_leaves(tmp_path):
+    before = dict(vars(ProcessGroup))
+    heard = []
+    ledger_block = comm.record_messages()
+    ledger = ledger_block.__enter__()
+    once = vars(ProcessGroup)["allreduce"]
+    with comm.record_flight(tmp_path / "flight.json") as flight:
+        with hear_calls(lambda call: heard.append((call.name, call.shape))):
+            assert vars(ProcessGroup)["allreduce"] is once
+            dist.all_reduce(torch.ones(4))
+        ledger_block.__exit__(None, None, None)  # the first to come is not the last to leave
+        assert vars(ProcessGroup)["allreduce"] is once
+        dist.all_reduce(torch.ones(2))
+    assert dict(vars(ProcessGroup)) == before
+    assert heard == [("all_reduce", (4,))] == [(message.name, message.shape) for message in ledger.messages]
+    assert [call.shape for call in flight.record.calls] == [(4,), (2,)]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_listener_that_raises_stops_the_call_and_torch_has_its_methods_again():
+    before, x = dict(vars(ProcessGroup)), torch.ones(1)
+    with (
+        pytest.raises(KeyError, match="no"),
+        hear_calls(Mock(side_effect=KeyError("no"))),
+        hear_calls(unheard := Mock()),
+    ):
+        dist.all_reduce(x)
+    assert not unheard.called and dict(vars(ProcessGroup)) == before
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_batch_that_nobody_ended_is_forgotten_with_the_last_listener(monkeypatch):
+    """As one in which a call raised; the calls after it are in no batch."""
+    monkeypatch.setattr(ProcessGroup, "_start_coalescing", lambda *_: None)
+    with hear_calls(lambda _: None):
+        dist.group.WORLD._start_coalescing()
+    steps = []
+    with hear_calls(lambda _: lambda work: HeardWork(work, steps.append)):
+        dist.all_reduce(torch.ones(1), async_op=True).wait()
+    assert steps == ["waiting", "waited"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_steps_of_a_handle_are_told_through_the_handles_of_other_listeners():
+    steps = {"outer": [], "inner": []}
+
+    def following(name):
+        return lambda _call: lambda work: HeardWork(work, steps[name].append)
+
+    with hear_calls(following("outer")), hear_calls(following("inner")):
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        work.wait()
+        assert work.is_completed()
+    assert steps == {name: ["waiting", "waited", "completed"] for name in steps}
