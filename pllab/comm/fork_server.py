@@ -22,7 +22,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import wait
@@ -39,7 +38,6 @@ _START_S = 120.0  # for the first child, which waits for the imports of the serv
 _NUM_SPARES = 3  # a function and a world of two
 _ENDED = "the process that starts ranks has ended; start them again"
 _SILENT = "the process that starts ranks did not answer; start them again"
-_beginning = threading.Lock()  # one server in a process, whoever asks first
 _servers: dict[int, "ForkServer"] = {}  # by the process that they serve: one that was forked has its own
 
 
@@ -102,6 +100,8 @@ class ForkServer:
         begin = self._fork if self._forks else self._use_spare
         try:
             return begin(order, [*output, *pass_fds])
+        except OSError as error:
+            raise RuntimeError(_ENDED) from error
         except subprocess.TimeoutExpired as error:
             self.end()
             raise RuntimeError(_SILENT) from error
@@ -197,31 +197,24 @@ def start_warm(folder: Path, entry: str, *arguments: str, modules: Sequence[str]
 
 def warm_server(*modules: str) -> ForkServer:
     """The fork server of this process, which imports these modules before its next child; it ends with the process."""
-    with _beginning:
-        server = _servers.get(os.getpid())
-        if server is None or not server.is_alive:
-            if server is not None:
-                server.end()
-            server = _servers[os.getpid()] = ForkServer("torch", "torch.distributed")
-        server.add(*modules)
-        return server
+    server = _servers.get(os.getpid())
+    if server is None or not server.is_alive:
+        server = _servers[os.getpid()] = ForkServer("torch", "torch.distributed")
+    server.add(*modules)
+    return server
 
 
 def _hand_over(door: socket.socket, order: dict[str, Any], handed: Sequence[int]) -> socket.socket:
     """Send an order with the child's descriptors; return the connection on which the child's number and end are told.
 
     Raises:
-        RuntimeError: the other end has ended.
+        OSError: the other end has ended.
     """
     told, telling = socket.socketpair()
     told.settimeout(_START_S)
     with telling:
-        try:
-            socket.send_fds(door, [b"1"], [telling.fileno(), *handed])
-            told.sendall(json.dumps(order).encode() + b"\n")
-        except OSError as error:
-            told.close()
-            raise RuntimeError(_ENDED) from error
+        socket.send_fds(door, [b"1"], [telling.fileno(), *handed])
+        told.sendall(json.dumps(order).encode() + b"\n")
     return told
 
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -160,26 +159,16 @@ def test_the_numbers_of_shared_descriptors_are_the_last_arguments(hash_seed, ser
         os.close(reading)
 
 
-def test_a_server_that_has_ended_says_so(forks, folder):
-    server = ForkServer()
-    written(server, folder, "program:words")
-    process, _ = server._waiting[0]
-    process.kill()
-    process.wait(60)
-    assert not server.is_alive
-    with pytest.raises(RuntimeError, match="has ended; start them again"):
-        server.start(folder, "program:words")
-    server.end()
-
-
-def test_a_server_that_does_not_answer_says_so_and_is_ended(forks, folder, monkeypatch):
+@pytest.mark.parametrize(("number", "words"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "did not answer")])
+def test_a_server_that_cannot_start_children_says_so_and_is_ended(number, words, forks, folder, monkeypatch):
     server = ForkServer()
     written(server, folder, "program:words")
     monkeypatch.setattr("pllab.comm.fork_server._START_S", 0.2)
-    os.kill(server.pid, signal.SIGSTOP)
-    with pytest.raises(RuntimeError, match="did not answer; start them again"):
+    os.kill(server.pid, number)
+    with pytest.raises(RuntimeError, match=f"{words}; start them again"):
         server.start(folder, "program:words")
-    assert not server.is_alive
+    assert number == signal.SIGKILL or not server.is_alive
+    server.end()
 
 
 def test_an_interrupted_start_leaves_nothing_and_the_next_one_works(server, folder, forks, monkeypatch):
@@ -192,27 +181,3 @@ def test_an_interrupted_start_leaves_nothing_and_the_next_one_works(server, fold
     number = note.read_text() if note.exists() else ""  # an empty file: it was ended while it wrote
     assert not number or gone(int(number))
     assert forks or gone(process.pid)
-
-
-def test_threads_that_ask_at_the_same_time_get_one_server(monkeypatch):
-    made = Mock(side_effect=lambda *_: (time.sleep(0.1), Mock())[1])
-    monkeypatch.setattr(fork_server, "ForkServer", made)
-    monkeypatch.setattr(fork_server, "_servers", {})
-    with ThreadPoolExecutor(3) as pool:
-        servers = {future.result() for future in [pool.submit(fork_server.warm_server) for _ in range(3)]}
-    assert len(servers) == made.call_count == 1
-
-
-def test_it_ends_with_its_owner(forks):
-    words = (
-        "from pllab.comm import fork_server\n"
-        f"fork_server.can_fork = lambda: {forks}\n"
-        "server = fork_server.ForkServer()\n"
-        "print(*(process.pid for process, _ in server._waiting), flush=True)\n"
-        "input()"
-    )
-    owner = subprocess.Popen([sys.executable, "-c", words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    numbers = owner.stdout.readline().split()
-    owner.kill()
-    owner.communicate()
-    assert len(numbers) == (1 if forks else 3) and all(gone(int(number)) for number in numbers)

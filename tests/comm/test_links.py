@@ -3,6 +3,7 @@
 import threading
 import time
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,26 +16,21 @@ from pllab.parallel import DataParallel, FullyShardedDataParallel
 LATENCY_S = 0.03
 
 
-class Clock:
-    """A clock that goes on when somebody sleeps on it, once it is let go."""
+def test_messages_queue_on_the_link_and_wait_for_nothing_else(monkeypatch):
+    """On a clock that goes on when the link sleeps, once it is let go."""
+    now, goes = [0.0], threading.Event()
 
-    def __init__(self):
-        self.now = 0.0
-        self.goes = threading.Event()
+    def sleep(seconds):
+        assert goes.wait(10.0)
+        now[0] += seconds
 
-    def sleep(self, seconds):
-        assert self.goes.wait(10.0)
-        self.now += seconds
-
-
-def test_messages_queue_on_the_link_and_wait_for_nothing_else():
-    clock = Clock()
-    link = comm.Link(1.0, 100.0, lambda: clock.now, clock.sleep)
-    heard = [link.carry(lambda: clock.now, num_bytes) for num_bytes in (0, 100)]
-    clock.goes.set()
+    monkeypatch.setattr("pllab.comm.links.time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    link = comm.Link(1.0, 100.0)
+    heard = [link.carry(lambda: now[0], num_bytes) for num_bytes in (0, 100)]
+    goes.set()
     assert [each.result() for each in heard] == [1.0, 3.0]
-    clock.now = 10.0  # the rank computes
-    assert link.carry(lambda: clock.now, 50).result() == 11.5
+    now[0] = 10.0  # the rank computes
+    assert link.carry(lambda: now[0], 50).result() == 11.5
     link.close()
     assert link.messages == [(0.0, 1.0), (1.0, 3.0), (10.0, 11.5)]
 

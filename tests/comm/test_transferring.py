@@ -60,14 +60,9 @@ def ledgers_and_refusals(number, size):
 
 def refusals(size):
     sentences = []
-    gaps, empty = torch.ones(2, 2).t(), transfers.Collective("mine", "all_reduce", size, ())
-    for collective, tensor in [
-        (transfers.ring_all_reduce(5), torch.ones(1)),
-        (transfers.ring_all_reduce(size), gaps),
-        (empty, torch.ones(1)),
-    ]:
+    for collective in (transfers.ring_all_reduce(5), transfers.Collective("mine", "all_reduce", size, ())):
         with pytest.raises(ValueError) as caught:
-            comm.run_transfers(collective, tensor)
+            comm.run_transfers(collective, torch.ones(1))
         sentences.append(str(caught.value))
     return sentences
 
@@ -93,5 +88,4 @@ def test_the_ledger_has_the_transfers_ranks_of_a_group_count_in_it_and_refusals_
     assert in_a_group == (([1.0, 1.0], 0, set()), ([110.0, 2.0], 2, {2}), ([110.0, 2.0], 2, {1}))
     for sentences in refused:
         assert sentences[0] == "ring all-reduce is for 5 ranks, but there are 3 here; make it for 3"
-        assert sentences[1] == "a tensor of shape (2, 2) has gaps; send tensor.contiguous()"
-        assert sentences[2].startswith("mine leaves rank 0")
+        assert sentences[1].startswith("mine leaves rank 0")
