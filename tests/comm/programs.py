@@ -8,12 +8,15 @@ import signal
 import sys
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import psutil
+import pytest
 import torch
 
+from pllab import comm
 from pllab.comm import all_reduce, rank, report, setup, teardown, world_size
 
 
@@ -111,3 +114,20 @@ def wait_to_be_ended(number, size, path):
 
 def give_back(number, size, value):
     return value + number
+
+
+def on_ranks(*sizes):
+    """A test whose body, with its own checks, runs on every rank of worlds of these sizes."""
+
+    def decorate(program):
+        def test(size):
+            comm.launch(_run, size, program.__module__, program.__name__, backend="gloo", timeout_s=60)
+
+        test.program, test.__name__, test.__doc__ = program, program.__name__, program.__doc__
+        return pytest.mark.parametrize("size", sizes)(test)
+
+    return decorate
+
+
+def _run(number, size, module, name):
+    getattr(import_module(module), name).program(number, size)
