@@ -1,6 +1,6 @@
 """Processes that have imported what they need before they are asked for: a rank starts in 0.1 s instead of 1 to 3.
 
-    the owner: ForkServer                  the server's process: `forking`
+    the owner: ForkServer                  the server's process: serve
     start(folder, entry, ...)      ->      imports what is new; forks a keeper, which forks the child and waits for it
     the child's number, its end    <-      the keeper writes both
 
@@ -14,27 +14,34 @@ new processes: a library that looks for GPUs while it is imported would make CUD
 
 Where Python cannot fork, a `ForkServer` has spares, for checks: processes that wait, of which each becomes one child,
 while another starts behind it.
+
+In order: the owner's side, then the server's process, its keepers and their children.
 """
 
+import gc
+import importlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import IO, Any
+from pkgutil import resolve_name
+from typing import IO, Any, NoReturn
 
 from pllab.comm.devices import num_gpus
-from pllab.comm.forking import NUMBER_BYTES
-from pllab.comm.processes import Child, Started, Warm, end_children, start_child
+from pllab.comm.processes import Child, Started, Warm, command, end_children, hold, remove_with_owner, start_child
 
 _ROOMS = ("pllab.comm", "pllab.data", "pllab.parallel", "pllab.pipeline", "pllab.models", "pllab.train", "pllab.bench")
 _WITH_A_STEP = "torch._dynamo"  # an optimizer's first step imports it, in a second and a half
 _START_S = 120.0  # for the first child, which waits for the imports of the server
+_NUMBER_BYTES = 4  # of what a keeper tells
+_MOST_DESCRIPTORS = 16
 _NUM_SPARES = 3  # a function and a world of two
 _ENDED = "the process that starts ranks has ended; start them again"
 _SILENT = "the process that starts ranks did not answer; start them again"
@@ -126,7 +133,7 @@ class ForkServer:
         """A process that serves, and the door on which it takes orders."""
         door, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with other_end:
-            entry = f"pllab.comm.forking:{'serve' if self._forks else 'wait_as_spare'}"
+            entry = f"pllab.comm.fork_server:{'serve' if self._forks else 'wait_as_spare'}"
             no_folder, descriptor = Path(os.devnull, "none"), other_end.fileno()
             return start_child(no_folder, entry, *self._modules, pass_fds=[descriptor], within=self._within), door
 
@@ -222,5 +229,116 @@ def _number(told: socket.socket, timeout: float | None, otherwise: int) -> int:
     """The next number, which is sent in one piece; `otherwise` if there is none, or not a whole one."""
     if not wait([told], timeout):
         raise subprocess.TimeoutExpired("a warm process", timeout or 0.0)
-    words = told.recv(NUMBER_BYTES)
-    return int.from_bytes(words, sys.byteorder, signed=True) if len(words) == NUMBER_BYTES else otherwise
+    words = told.recv(_NUMBER_BYTES)
+    return int.from_bytes(words, sys.byteorder, signed=True) if len(words) == _NUMBER_BYTES else otherwise
+
+
+def serve() -> None:
+    """The entry point of the fork server's process: import, then fork a keeper for each order until its owner ends."""
+    door = _imported()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets keepers that have ended
+    while descriptors := socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]:  # some systems tell a closed door so
+        order, telling, handed = _read(descriptors)
+        sys.path[:] = order["path"]
+        _import(order["modules"])
+        if os.fork() == 0:
+            door.close()
+            _keep(order, telling, handed)
+        telling.close()
+        for descriptor in handed:
+            os.close(descriptor)
+
+
+def wait_as_spare() -> None:
+    """The entry point of a spare: import, wait for an order, and become its child."""
+    with _imported() as door:
+        descriptors = socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]
+    if descriptors:
+        order, telling, handed = _read(descriptors)
+        with telling:
+            _tell(telling, os.getpid())
+        _become(order, handed)
+
+
+def _imported() -> socket.socket:
+    """The door, when all modules are imported that the command line names."""
+    _import(sys.argv[1:-1])
+    return socket.socket(fileno=int(sys.argv[-1]))
+
+
+def _import(names: Iterable[str]) -> None:
+    """Import these; a child that needs what cannot be imported says why."""
+    for name in names:
+        with suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()  # collecting garbage would write to this memory, which the children share
+
+
+def _read(descriptors: list[int]) -> tuple[dict[str, Any], socket.socket, list[int]]:
+    """The order, the connection that brought it and takes the answers, and what is handed to the child."""
+    telling, handed = socket.socket(fileno=descriptors[0]), descriptors[1:]
+    return json.loads(telling.makefile().readline()), telling, handed
+
+
+def _tell(telling: socket.socket, number: int) -> None:
+    telling.sendall(number.to_bytes(_NUMBER_BYTES, sys.byteorder, signed=True))
+
+
+def _keep(order: dict[str, Any], telling: socket.socket, handed: list[int]) -> NoReturn:
+    """In the keeper: fork the child, tell its number, wait, and tell how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    child = os.fork()
+    if child == 0:
+        telling.close()
+        os.setsid()
+        _become(order, handed)
+    os.setpgid(0, 0)  # a signal to the group of a child does not reach its keeper
+    for descriptor in handed:
+        os.close(descriptor)
+    with suppress(OSError):  # the owner has gone
+        _tell(telling, child)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)  # what it started and left behind
+        _tell(telling, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    os._exit(0)
+
+
+def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
+    """In the child: take the leash and the owner's descriptors, then call the function."""
+    code = 1
+    try:
+        for number in order["standard"]:
+            os.dup2(handed[0], number)
+            os.close(handed.pop(0))
+        arguments = [*order["arguments"], *map(str, handed)]
+        os.chdir(order["at"])
+        if order["is_whole"]:
+            os.environ.clear()
+        os.environ.update(order["environment"])
+        if order["is_new"]:
+            os.execv(sys.executable, command(order["folder"], order["path"], order["entry"], *arguments))
+        sys.path[:] = order["path"]
+        sys.argv[1:] = arguments
+        _draw_anew()
+        begin = hold if 0 in order["standard"] else remove_with_owner  # a spare has its leash
+        begin(order["folder"])
+        resolve_name(order["entry"])()
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # closed, or None if the owner has none
+                stream.flush()
+        os._exit(code)
+
+
+def _draw_anew() -> None:
+    """Draw other random numbers than the siblings do: a fork copies what torch and numpy seeded on import."""
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
+    if generator := sys.modules.get("numpy.random"):
+        generator.seed()
