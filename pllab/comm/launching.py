@@ -9,7 +9,6 @@ In order: the owner, the rank, and what travels between the two.
 
 import multiprocessing as mp
 import pickle
-import pickletools
 import subprocess
 import sys
 import tempfile
@@ -244,22 +243,15 @@ def _pack(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
     name = f"{getattr(fn, '__name__', type(fn).__name__)}()"
     if name == "<lambda>()":
         raise ValueError(f"a lambda has no name that a new process could import it by; {_WAY_OUT}")
+    if fn.__module__ == "__main__" and _main_is_interactive():
+        raise ValueError(
+            f"{name} was defined in a notebook cell or at a prompt, which a new process cannot import; {_WAY_OUT}"
+        )
     try:
-        payload = pickle.dumps((fn, args))
+        return pickle.dumps((fn, args))
     except Exception as error:
         what = f"{name} or one of its arguments"
         raise ValueError(f"{what} cannot be sent to another process ({error}); {_WAY_OUT}") from None
-    if _main_is_interactive() and _names_main(payload):
-        what = name if _names_main(pickle.dumps(fn)) else f"the class of an argument of {name}"
-        raise ValueError(
-            f"{what} was defined in a notebook cell or at a prompt, which a new process cannot import; {_WAY_OUT}"
-        )
-    return payload
-
-
-def _names_main(payload: bytes) -> bool:
-    """Whether unpickling would look up a name in __main__; a name inside nested bytes does not count."""
-    return b"__main__" in payload and any(text == "__main__" for _, text, _ in pickletools.genops(payload))
 
 
 def _main_is_interactive() -> bool:

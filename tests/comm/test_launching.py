@@ -66,7 +66,7 @@ def test_results_are_in_order_of_rank_and_reports_arrive_in_the_calling_thread(n
         threads.add(threading.get_ident())
 
     results = launch(programs.where, 3, backend="gloo", num_threads=2, timeout_s=60, on_report=listen)
-    assert results == [(rank, 3, rank, 3, 2, True) for rank in range(3)]
+    assert results == [(rank, 3, rank, 3, 2) for rank in range(3)]
     for rank in range(3):
         assert [value for who, value in heard if who == rank] == [(rank, step) for step in range(3)]
     assert threads == {threading.get_ident()}
@@ -174,14 +174,9 @@ def test_bad_input_is_refused_before_anything_starts(arguments, options, words, 
 
 def test_what_was_typed_at_a_prompt_is_refused_with_the_way_out():
     """`python -c` has a __main__ without a file, exactly like a notebook."""
-    cells = ["f, 2", "partial(f), 2", "programs.give_back, 2, C()"]
-    code = "from functools import partial\nfrom pllab.comm import launch\nfrom tests.comm import programs\n"
-    code += "def f(rank, size): pass\nclass C: pass\n"
-    code += "".join(f"try: launch({cell})\nexcept ValueError as error: print(error)\n" for cell in cells)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    lines = done.stdout.splitlines()
-    assert len(lines) == len(cells)
-    assert all("defined in a notebook cell or at a prompt" in line and "put" in line for line in lines)
+    code = "from pllab.comm import launch\ndef f(rank, size): pass\nlaunch(f, 2)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "ValueError: f() was defined in a notebook cell or at a prompt" in done.stderr and "put it" in done.stderr
 
 
 @pytest.mark.exhaustive
