@@ -91,7 +91,7 @@ class ForkServer:
         own = {**(environment or {}), **({"PYTHONHASHSEED": hash_seed} if hash_seed else {})}
         if hash_seed and not self._forks:
             return start_child(folder, entry, *arguments, log=log, environment=own, pass_fds=pass_fds)
-        output = [] if log is None else [log.fileno()] * 2
+        streams = {} if log is None else {1: log.fileno(), 2: log.fileno()}
         order = {
             "folder": str(folder),
             "entry": entry,
@@ -102,11 +102,10 @@ class ForkServer:
             "environment": own if self._within else {**os.environ, **own},
             "is_whole": not self._within,
             "is_new": bool(hash_seed),
-            "standard": [1, 2] if output else [],  # where the child has the first descriptors that it is handed
         }
         begin = self._fork if self._forks else self._use_spare
         try:
-            return begin(order, [*output, *pass_fds])
+            return begin(order, streams, pass_fds)
         except OSError as error:
             raise RuntimeError(_ENDED) from error
         except subprocess.TimeoutExpired as error:
@@ -137,13 +136,12 @@ class ForkServer:
             no_folder, descriptor = Path(os.devnull, "none"), other_end.fileno()
             return start_child(no_folder, entry, *self._modules, pass_fds=[descriptor], within=self._within), door
 
-    def _fork(self, order: dict[str, Any], handed: list[int]) -> Warm:
+    def _fork(self, order: dict[str, Any], streams: dict[int, int], pass_fds: Sequence[int]) -> Warm:
         """Let the server fork; its keeper tells the child's number, and later its end."""
         end_of_leash, leash = os.pipe()
         stdin = os.fdopen(leash, "wb")
         try:
-            order["standard"].insert(0, 0)
-            told = _hand_over(self._waiting[0][1], order, [end_of_leash, *handed])
+            told = _hand_over(self._waiting[0][1], order, {0: end_of_leash, **streams}, pass_fds)
             number = _number(told, _START_S, otherwise=-1)
         except BaseException:
             stdin.close()  # the child ends as soon as it begins
@@ -158,12 +156,12 @@ class ForkServer:
 
         return Warm(self._number_here(number), stdin, end)
 
-    def _use_spare(self, order: dict[str, Any], handed: list[int]) -> Child:
+    def _use_spare(self, order: dict[str, Any], streams: dict[int, int], pass_fds: Sequence[int]) -> Child:
         """Let the spare that has waited longest become the child; another one starts behind it."""
         process, door = self._waiting.pop(0)  # first of all: an interrupted start does not hand it out again
         try:
             self._waiting.append(self._begin())
-            with door, _hand_over(door, order, handed) as told:
+            with door, _hand_over(door, order, streams, pass_fds) as told:
                 if _number(told, _START_S, otherwise=-1) < 0:
                     raise RuntimeError(_ENDED)
         except BaseException:
@@ -211,8 +209,12 @@ def warm_server(*modules: str) -> ForkServer:
     return server
 
 
-def _hand_over(door: socket.socket, order: dict[str, Any], handed: Sequence[int]) -> socket.socket:
+def _hand_over(
+    door: socket.socket, order: dict[str, Any], streams: Mapping[int, int], pass_fds: Sequence[int]
+) -> socket.socket:
     """Send an order with the child's descriptors; return the connection on which the child's number and end are told.
+
+    streams: what the child has as standard input (its leash), output and errors, by their numbers.
 
     Raises:
         OSError: the other end has ended.
@@ -220,8 +222,8 @@ def _hand_over(door: socket.socket, order: dict[str, Any], handed: Sequence[int]
     told, telling = socket.socketpair()
     told.settimeout(_START_S)
     with telling:
-        socket.send_fds(door, [b"1"], [telling.fileno(), *handed])
-        told.sendall(json.dumps(order).encode() + b"\n")
+        socket.send_fds(door, [b"1"], [telling.fileno(), *streams.values(), *pass_fds])
+        told.sendall(json.dumps({**order, "streams": list(streams)}).encode() + b"\n")
     return told
 
 
@@ -308,7 +310,7 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
     """In the child: take the leash and the owner's descriptors, then call the function."""
     code = 1
     try:
-        for number in order["standard"]:
+        for number in order["streams"]:
             os.dup2(handed[0], number)
             os.close(handed.pop(0))
         arguments = [*order["arguments"], *map(str, handed)]
@@ -321,7 +323,7 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
         sys.path[:] = order["path"]
         sys.argv[1:] = arguments
         _draw_anew()
-        begin = hold if 0 in order["standard"] else remove_with_owner  # a spare has its leash
+        begin = hold if 0 in order["streams"] else remove_with_owner  # a spare has its leash
         begin(order["folder"])
         resolve_name(order["entry"])()
         code = 0

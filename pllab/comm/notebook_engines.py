@@ -76,7 +76,6 @@ class Cluster:
         """
         for number, (name, process) in enumerate(self._processes.items()):
             if process.poll() is not None:
-                process.kill()  # and the processes it started
                 log = ANSI.sub("", (self.folder / f"{name}.log").read_text(errors="replace"))
                 last = "".join(f"\n    {line}" for line in log.splitlines()[-_LAST_LINES:])
                 raise RankError(max(0, number - 1), f"{name} {how_it_ended(process.returncode)}{last}")

@@ -32,6 +32,12 @@ _folders: list[str] = []  # in a child: what it removes when the owner is gone
 class Child(subprocess.Popen[bytes]):
     """A child process that leads a process group; with its end ends what it started too."""
 
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs; never waits."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
     def wait(self, timeout: float | None = None) -> int:
         """Wait until it ends; `subprocess.TimeoutExpired` after `timeout` seconds."""
         if self.returncode is None:
