@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 from unittest.mock import Mock
@@ -43,14 +42,13 @@ def has_no_output():
 def fails():
     raise KeyError("on purpose")
 
-def waits():
-    child = subprocess.Popen(["sleep", "1000"])
-    Path(sys.argv[1]).write_text(str(child.pid))
-    time.sleep(1000)
-
 def leaves_a_child():
     child = subprocess.Popen(["sleep", "1000"])
     Path(sys.argv[1]).write_text(str(child.pid))
+
+def waits():
+    leaves_a_child()
+    time.sleep(1000)
 
 def writes():  # to what the owner has shared
     for number in sys.argv[2:]:
@@ -75,7 +73,7 @@ def server(forks):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
+    (tmp_path / "program.py").write_text(PROGRAM)
     monkeypatch.syspath_prepend(tmp_path)
     leashed = tmp_path / "leashed"
     leashed.mkdir()
