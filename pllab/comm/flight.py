@@ -24,8 +24,7 @@ import torch
 import torch.distributed as dist
 
 from pllab.autopsy import Call, Caught, Record
-from pllab.comm.group_calls import GroupCall, HeardWork, Step, hear_calls
-from pllab.comm.ledger import group_name
+from pllab.comm.ledger import GroupCall, HeardWork, Step, group_name, hear_calls
 from pllab.files import write_whole
 
 _EVERY_S = 0.1
@@ -168,15 +167,12 @@ class Flight:
 
 
 @contextmanager
-def _watch(watched: str, flight: Flight, frame: FrameType | None) -> Iterator[None]:
+def _watch(watched: str, flight: Flight, frame: FrameType) -> Iterator[None]:
     """Inside the block, trace exceptions in a file, even in its functions that already run."""
     trace, before = _exceptions_of(watched, flight), sys.gettrace()
-    running: list[tuple[FrameType, Any, bool]] = []
-    while frame is not None:
-        if frame.f_code.co_filename == watched:  # a tracer is asked only when a function begins
-            running.append((frame, frame.f_trace, frame.f_trace_lines))
-            frame.f_trace = trace(frame, "call", None)
-        frame = frame.f_back
+    running = [each for each, _ in traceback.walk_stack(frame) if each.f_code.co_filename == watched]
+    for each in running:  # a tracer is asked only when a function begins
+        each.f_trace = trace(each, "call", None)
     threading.settrace(trace)
     sys.settrace(trace)
     try:
@@ -184,8 +180,8 @@ def _watch(watched: str, flight: Flight, frame: FrameType | None) -> Iterator[No
     finally:
         threading.settrace(None)
         sys.settrace(before)
-        for one, tracer, lines in running:
-            one.f_trace, one.f_trace_lines = tracer, lines
+        for each in running:
+            each.f_trace, each.f_trace_lines = None, True
 
 
 def _exceptions_of(watched: str, flight: Flight) -> Callable[[FrameType, str, Any], Any]:
@@ -213,11 +209,10 @@ def _has_nan(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.device.type != "meta" and bool(tensor.isnan().any())
 
 
-def _line_of(frame: FrameType | None) -> str:
+def _line_of(frame: FrameType) -> str:
     """The innermost line outside torch and this room: the program's own."""
-    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
-        frame = frame.f_back
-    return "" if frame is None else _place(frame)
+    own = (each for each, _ in traceback.walk_stack(frame) if not each.f_code.co_filename.startswith(_LIBRARIES))
+    return next(map(_place, own), "")
 
 
 def _place(frame: FrameType) -> str:

@@ -1,6 +1,6 @@
 """Processes that have imported what they need before they are asked for: a rank starts in 0.1 s instead of 1 to 3.
 
-    the owner: ForkServer                  the server's process: `forking`
+    the owner: ForkServer                  the server's process: serve
     start(folder, entry, ...)      ->      imports what is new; forks a keeper, which forks the child and waits for it
     the child's number, its end    <-      the keeper writes both
 
@@ -14,72 +14,38 @@ new processes: a library that looks for GPUs while it is imported would make CUD
 
 Where Python cannot fork, a `ForkServer` has spares, for checks: processes that wait, of which each becomes one child,
 while another starts behind it.
+
+In order: the owner's side, then the server's process, its keepers and their children.
 """
 
+import gc
+import importlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from functools import lru_cache
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import IO, Any
+from pkgutil import resolve_name
+from typing import IO, Any, NoReturn
 
-from pllab.comm import processes
 from pllab.comm.devices import num_gpus
-from pllab.comm.forking import NUMBER_BYTES
+from pllab.comm.processes import Child, Started, Warm, command, end_children, hold, remove_with_owner, start_child
 
 _ROOMS = ("pllab.comm", "pllab.data", "pllab.parallel", "pllab.pipeline", "pllab.models", "pllab.train", "pllab.bench")
 _WITH_A_STEP = "torch._dynamo"  # an optimizer's first step imports it, in a second and a half
 _START_S = 120.0  # for the first child, which waits for the imports of the server
+_NUMBER_BYTES = 4  # of what a keeper tells
+_MOST_DESCRIPTORS = 16
 _NUM_SPARES = 3  # a function and a world of two
 _ENDED = "the process that starts ranks has ended; start them again"
 _SILENT = "the process that starts ranks did not answer; start them again"
-_beginning = threading.Lock()  # one server in a process, whoever asks first
-
-
-class Warm:
-    """A child of a fork server or a used spare, with the interface that `launch` needs from a `processes.Child`.
-
-    end: waits so many seconds for its end and returns the exit code; raises `subprocess.TimeoutExpired`.
-    """
-
-    def __init__(self, pid: int, stdin: IO[bytes] | None, end: Callable[[float | None], int]) -> None:
-        self.pid, self.stdin, self._end = pid, stdin, end
-        self._code: int | None = None
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit code once it has ended, -9 for one that was killed; until then None."""
-        with suppress(subprocess.TimeoutExpired):
-            self.wait(0.0)
-        return self._code
-
-    def poll(self) -> int | None:
-        """The same, as a `processes.Child` has it."""
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and return the exit code.
-
-        Raises:
-            subprocess.TimeoutExpired: it had not ended after `timeout` seconds.
-        """
-        if self._code is None:
-            self._code = self._end(timeout)
-        return self._code
-
-    def kill(self) -> None:
-        """End it with all that it started."""
-        if self.returncode is None and self.pid > 0:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+_servers: dict[int, "ForkServer"] = {}  # by the process that they serve: one that was forked has its own
 
 
 class ForkServer:
@@ -109,11 +75,11 @@ class ForkServer:
         folder: Path,
         entry: str,
         *arguments: str,
-        log: Path | IO[bytes] | None = None,
+        log: IO[bytes] | None = None,
         environment: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
         hash_seed: str = "",
-    ) -> processes.Started:
+    ) -> Started:
         """Start a child that calls the function `entry`; the arguments are those of `processes.start_child`.
 
         hash_seed: the child is a new Python process that hashes texts with this seed, as `PYTHONHASHSEED` sets it;
@@ -124,25 +90,27 @@ class ForkServer:
         """
         own = {**(environment or {}), **({"PYTHONHASHSEED": hash_seed} if hash_seed else {})}
         if hash_seed and not self._forks:
-            return processes.start_child(folder, entry, *arguments, log=log, environment=own, pass_fds=pass_fds)
+            return start_child(folder, entry, *arguments, log=log, environment=own, pass_fds=pass_fds)
+        streams = {} if log is None else {1: log.fileno(), 2: log.fileno()}
         order = {
             "folder": str(folder),
             "entry": entry,
             "arguments": arguments,
             "modules": self._modules,
             "path": [str(place) for place in sys.path],
-            "at": str(self._home) if self._home else _working_folder(),
-            "environment": own if self._within else os.environ | own,
+            "at": str(self._home or Path.cwd()),
+            "environment": own if self._within else {**os.environ, **own},
             "is_whole": not self._within,
             "is_new": bool(hash_seed),
         }
-        with log.open("wb") if isinstance(log, Path) else nullcontext(log) as words:
-            handed = ({1: words.fileno()} if words else {}) | {number: number for number in pass_fds}
-            try:
-                return self._fork(order, handed) if self._forks else self._use_spare(order, handed)
-            except subprocess.TimeoutExpired as error:
-                self.end()
-                raise RuntimeError(_SILENT) from error
+        begin = self._fork if self._forks else self._use_spare
+        try:
+            return begin(order, streams, pass_fds)
+        except OSError as error:
+            raise RuntimeError(_ENDED) from error
+        except subprocess.TimeoutExpired as error:
+            self.end()
+            raise RuntimeError(_SILENT) from error
 
     @property
     def is_alive(self) -> bool:
@@ -158,41 +126,28 @@ class ForkServer:
         """End the fork server's own processes; children that still run keep their leash."""
         for _, door in self._waiting:
             door.close()
-        processes.end_children([process for process, _ in self._waiting])
+        end_children([process for process, _ in self._waiting])
 
-    def _begin(self) -> tuple[processes.Child, socket.socket]:
+    def _begin(self) -> tuple[Child, socket.socket]:
         """A process that serves, and the door on which it takes orders."""
         door, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with other_end:
-            descriptor, no_folder = other_end.fileno(), Path(os.devnull, "none")
-            words = (
-                f"pllab.comm.forking:{'serve' if self._forks else 'wait_as_spare'}",
-                str(descriptor),
-                *self._modules,
-            )
-            return processes.start_child(no_folder, *words, pass_fds=[descriptor], within=self._within), door
+            entry = f"pllab.comm.fork_server:{'serve' if self._forks else 'wait_as_spare'}"
+            no_folder, descriptor = Path(os.devnull, "none"), other_end.fileno()
+            return start_child(no_folder, entry, *self._modules, pass_fds=[descriptor], within=self._within), door
 
-    def _fork(self, order: dict[str, Any], handed: Mapping[int, int]) -> Warm:
+    def _fork(self, order: dict[str, Any], streams: dict[int, int], pass_fds: Sequence[int]) -> Warm:
         """Let the server fork; its keeper tells the child's number, and later its end."""
-        process, door = self._waiting[0]
-        if process.stdin is not None and not self._within:  # a fenced server ends before its owner does
-            with suppress(OSError):  # until the child has its leash, the server removes its folder, also amid imports
-                os.write(process.stdin.fileno(), os.fsencode(order["folder"] + processes.END_OF_FOLDER))
         end_of_leash, leash = os.pipe()
-        try:
-            told = _hand_over(door, order, {0: end_of_leash, **handed})
-        except BaseException:
-            os.close(leash)
-            raise
-        finally:
-            os.close(end_of_leash)
         stdin = os.fdopen(leash, "wb")
         try:
+            told = _hand_over(self._waiting[0][1], order, {0: end_of_leash, **streams}, pass_fds)
             number = _number(told, _START_S, otherwise=-1)
         except BaseException:
             stdin.close()  # the child ends as soon as it begins
-            told.close()
             raise
+        finally:
+            os.close(end_of_leash)
 
         def end(timeout: float | None) -> int:
             code = _number(told, timeout, otherwise=-signal.SIGKILL)  # without an answer its keeper was killed
@@ -201,24 +156,18 @@ class ForkServer:
 
         return Warm(self._number_here(number), stdin, end)
 
-    def _use_spare(self, order: dict[str, Any], handed: Mapping[int, int]) -> Warm:
+    def _use_spare(self, order: dict[str, Any], streams: dict[int, int], pass_fds: Sequence[int]) -> Child:
         """Let the spare that has waited longest become the child; another one starts behind it."""
         process, door = self._waiting.pop(0)  # first of all: an interrupted start does not hand it out again
         try:
             self._waiting.append(self._begin())
-            with door, _hand_over(door, order, handed) as told:
+            with door, _hand_over(door, order, streams, pass_fds) as told:
                 if _number(told, _START_S, otherwise=-1) < 0:
                     raise RuntimeError(_ENDED)
         except BaseException:
             process.kill()
             raise
-
-        def end(timeout: float | None) -> int:
-            code = process.wait(timeout)
-            process.kill()  # what it started and left behind
-            return code
-
-        return Warm(process.pid, process.stdin, end)
+        return process
 
     def _number_here(self, pid: int) -> int:
         """The number of a child outside its namespace, which has numbers of its own; -1 for one that has ended."""
@@ -240,67 +189,158 @@ def can_fork() -> bool:
     return hasattr(os, "fork") and sys.platform != "darwin"
 
 
-def start_warm(
-    folder: Path, entry: str, *arguments: str, modules: Sequence[str] = (), **options: Any
-) -> processes.Started:
-    """Start a child as `processes.start_child` does, from this process's fork server where that is possible.
+def start_warm(folder: Path, entry: str, *arguments: str, modules: Sequence[str] = (), **options: Any) -> Started:
+    """Start a child as `start_child` does, from this process's fork server where that is possible.
 
     The server imports these modules, the entry's, and those of pllab's rooms with torch that this process has imported.
     """
     if num_gpus() or not can_fork():
-        return processes.start_child(folder, entry, *arguments, **options)
+        return start_child(folder, entry, *arguments, **options)
     rooms = [name for name in list(sys.modules) if name.startswith(_ROOMS) or name == _WITH_A_STEP]
     return warm_server(entry.partition(":")[0], *modules, *rooms).start(folder, entry, *arguments, **options)
 
 
 def warm_server(*modules: str) -> ForkServer:
     """The fork server of this process, which imports these modules before its next child; it ends with the process."""
-    with _beginning:
-        server = _server_of(os.getpid())
-        if not server.is_alive:
-            server.end()
-            _server_of.cache_clear()
-            server = _server_of(os.getpid())
-        server.add(*modules)
-        return server
+    server = _servers.get(os.getpid())
+    if server is None or not server.is_alive:
+        server = _servers[os.getpid()] = ForkServer("torch", "torch.distributed")
+    server.add(*modules)
+    return server
 
 
-@lru_cache(maxsize=1)
-def _server_of(_process: int) -> ForkServer:
-    return ForkServer("torch", "torch.distributed")
+def _hand_over(
+    door: socket.socket, order: dict[str, Any], streams: Mapping[int, int], pass_fds: Sequence[int]
+) -> socket.socket:
+    """Send an order with the child's descriptors; return the connection on which the child's number and end are told.
 
-
-def _working_folder() -> str:
-    """Where a child is to work; empty if somebody has removed it, and then it works where the server does."""
-    with suppress(FileNotFoundError):
-        return str(Path.cwd())
-    return ""
-
-
-def _hand_over(door: socket.socket, order: dict[str, Any], handed: Mapping[int, int]) -> IO[bytes]:
-    """Send an order, with descriptors by the number that the child is to have each under; return where it is told.
+    streams: what the child has as standard input (its leash), output and errors, by their numbers.
 
     Raises:
-        RuntimeError: the other end has ended.
+        OSError: the other end has ended.
     """
-    reading, telling = os.pipe()
-    told = os.fdopen(reading, "rb", buffering=0)
-    with tempfile.TemporaryFile() as written:
-        written.write(json.dumps({**order, "fds": list(handed)}).encode())
-        written.flush()
-        try:
-            socket.send_fds(door, [b"1"], [written.fileno(), telling, *handed.values()])
-        except OSError as error:
-            told.close()
-            raise RuntimeError(_ENDED) from error
-        finally:
-            os.close(telling)
+    told, telling = socket.socketpair()
+    told.settimeout(_START_S)
+    with telling:
+        socket.send_fds(door, [b"1"], [telling.fileno(), *streams.values(), *pass_fds])
+        told.sendall(json.dumps({**order, "streams": list(streams)}).encode() + b"\n")
     return told
 
 
-def _number(told: IO[bytes], timeout: float | None, otherwise: int) -> int:
-    """The next number, which is written in one piece; `otherwise` if there is none, or not a whole one."""
-    if not wait([told.fileno()], timeout):
+def _number(told: socket.socket, timeout: float | None, otherwise: int) -> int:
+    """The next number, which is sent in one piece; `otherwise` if there is none, or not a whole one."""
+    if not wait([told], timeout):
         raise subprocess.TimeoutExpired("a warm process", timeout or 0.0)
-    words = told.read(NUMBER_BYTES)
-    return int.from_bytes(words, sys.byteorder, signed=True) if len(words) == NUMBER_BYTES else otherwise
+    words = told.recv(_NUMBER_BYTES)
+    return int.from_bytes(words, sys.byteorder, signed=True) if len(words) == _NUMBER_BYTES else otherwise
+
+
+def serve() -> None:
+    """The entry point of the fork server's process: import, then fork a keeper for each order until its owner ends."""
+    door = _imported()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets keepers that have ended
+    while descriptors := socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]:  # some systems tell a closed door so
+        order, telling, handed = _read(descriptors)
+        sys.path[:] = order["path"]
+        _import(order["modules"])
+        if os.fork() == 0:
+            door.close()
+            _keep(order, telling, handed)
+        telling.close()
+        for descriptor in handed:
+            os.close(descriptor)
+
+
+def wait_as_spare() -> None:
+    """The entry point of a spare: import, wait for an order, and become its child."""
+    with _imported() as door:
+        descriptors = socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]
+    if descriptors:
+        order, telling, handed = _read(descriptors)
+        with telling:
+            _tell(telling, os.getpid())
+        _become(order, handed)
+
+
+def _imported() -> socket.socket:
+    """The door, when all modules are imported that the command line names."""
+    _import(sys.argv[1:-1])
+    return socket.socket(fileno=int(sys.argv[-1]))
+
+
+def _import(names: Iterable[str]) -> None:
+    """Import these; a child that needs what cannot be imported says why."""
+    for name in names:
+        with suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()  # collecting garbage would write to this memory, which the children share
+
+
+def _read(descriptors: list[int]) -> tuple[dict[str, Any], socket.socket, list[int]]:
+    """The order, the connection that brought it and takes the answers, and what is handed to the child."""
+    telling, handed = socket.socket(fileno=descriptors[0]), descriptors[1:]
+    return json.loads(telling.makefile().readline()), telling, handed
+
+
+def _tell(telling: socket.socket, number: int) -> None:
+    telling.sendall(number.to_bytes(_NUMBER_BYTES, sys.byteorder, signed=True))
+
+
+def _keep(order: dict[str, Any], telling: socket.socket, handed: list[int]) -> NoReturn:
+    """In the keeper: fork the child, tell its number, wait, and tell how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    child = os.fork()
+    if child == 0:
+        telling.close()
+        os.setsid()
+        _become(order, handed)
+    os.setpgid(0, 0)  # a signal to the group of a child does not reach its keeper
+    for descriptor in handed:
+        os.close(descriptor)
+    with suppress(OSError):  # the owner has gone
+        _tell(telling, child)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)  # what it started and left behind
+        _tell(telling, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    os._exit(0)
+
+
+def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
+    """In the child: take the leash and the owner's descriptors, then call the function."""
+    code = 1
+    try:
+        for number in order["streams"]:
+            os.dup2(handed[0], number)
+            os.close(handed.pop(0))
+        arguments = [*order["arguments"], *map(str, handed)]
+        os.chdir(order["at"])
+        if order["is_whole"]:
+            os.environ.clear()
+        os.environ.update(order["environment"])
+        if order["is_new"]:
+            os.execv(sys.executable, command(order["folder"], order["path"], order["entry"], *arguments))
+        sys.path[:] = order["path"]
+        sys.argv[1:] = arguments
+        _draw_anew()
+        begin = hold if 0 in order["streams"] else remove_with_owner  # a spare has its leash
+        begin(order["folder"])
+        resolve_name(order["entry"])()
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # closed, or None if the owner has none
+                stream.flush()
+        os._exit(code)
+
+
+def _draw_anew() -> None:
+    """Draw other random numbers than the siblings do: a fork copies what torch and numpy seeded on import."""
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
+    if generator := sys.modules.get("numpy.random"):
+        generator.seed()

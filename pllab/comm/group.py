@@ -17,7 +17,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -192,8 +191,6 @@ def _way_in(
     They meet in a file, at torchrun's port, or in the process's own memory when it is alone.
     """
     if init_file is not None:
-        if not Path(init_file).parent.is_dir():  # torch would wait for it
-            raise ValueError(f"init_file {str(init_file)!r} is in a folder that does not exist; make the folder first")
         return rank, world_size, partial(FileStore, str(init_file), world_size)
     if (given := torchrun_rank()) is not None:
         if given != (rank, world_size):
@@ -201,9 +198,8 @@ def _way_in(
                 f"torchrun made this process rank {given[0]} of {given[1]}, but setup was asked for "
                 f"rank {rank} of {world_size}; pass int(os.environ['RANK']) and int(os.environ['WORLD_SIZE'])"
             )
-        make_store = partial(_torchruns_store, rank, world_size, _from_environment("MASTER_PORT"), timeout)
-        local = _from_environment("LOCAL_RANK", rank), _from_environment("LOCAL_WORLD_SIZE", world_size)
-        return *local, make_store
+        make_store = partial(_torchruns_store, rank, world_size, timeout)
+        return int(os.environ.get("LOCAL_RANK", rank)), int(os.environ.get("LOCAL_WORLD_SIZE", world_size)), make_store
     if world_size == 1:
         return 0, 1, HashStore
     raise ValueError(
@@ -216,20 +212,10 @@ def torchrun_rank() -> tuple[int, int] | None:
     """The rank of this process and the number of ranks, as torchrun put them into the environment; else None.
 
     Example: `(1, 2)` for the second of two ranks.
-
-    Raises:
-        ValueError: one of them is not a whole number.
     """
     if not all(name in os.environ for name in _TORCHRUN):
         return None
-    return _from_environment("RANK"), _from_environment("WORLD_SIZE")
-
-
-def _from_environment(name: str, default: int = 0) -> int:
-    value = os.environ.get(name, str(default))
-    if not value.isdecimal():
-        raise ValueError(f"{name} is {value!r} in the environment; start with torchrun, which sets a whole number")
-    return int(value)
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 def _join(rank: int, world_size: int, plan: BackendPlan, make_store: Callable[[], Store], timeout: timedelta) -> None:
@@ -251,9 +237,9 @@ def _join(rank: int, world_size: int, plan: BackendPlan, make_store: Callable[[]
             dist.barrier()  # a quick rank could leave while slow ones still connect, which fails them
 
 
-def _torchruns_store(rank: int, world_size: int, port: int, timeout: timedelta) -> Store:
+def _torchruns_store(rank: int, world_size: int, timeout: timedelta) -> Store:
     """The store of torchrun's agent; without one, rank 0 keeps it."""
-    address = os.environ["MASTER_ADDR"]
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return TCPStore(address, port, world_size, rank == 0, timeout=timeout, multi_tenant=True)
     return _of_this_attempt(TCPStore(address, port, None, False, timeout=timeout), rank, world_size, timeout)

@@ -9,8 +9,6 @@ In order: the owner, the rank, and what travels between the two.
 
 import multiprocessing as mp
 import pickle
-import pickletools
-import reprlib
 import subprocess
 import sys
 import tempfile
@@ -35,7 +33,6 @@ from pllab.comm.processes import (
     end_children,
     end_like_python,
     how_it_ended,
-    importing,
     stack_of,
 )
 
@@ -84,7 +81,9 @@ def launch(
     end = time.monotonic() + deadline(timeout_s)
     plan_backend(0, world_size, backend)
     rank_count(world_size)
-    job = _own_script(), _pack(fn, args), thread_count(num_threads), world_size, backend, timeout_s
+    script = get_preparation_data("pllab-rank")  # refuses a script that calls this while a rank imports it
+    del script["authkey"]  # a secret that no rank needs
+    job = script, _pack(fn, args), thread_count(num_threads), world_size, backend, timeout_s
     with tempfile.TemporaryDirectory(prefix="pllab-launch-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "job").write_bytes(pickle.dumps(job))
@@ -97,18 +96,7 @@ def launch(
             end_children([rank.process for rank in ranks])
             for rank in ranks:
                 rank.connection.close()
-        return [pickle.loads(rank.outcome) for rank in ranks if isinstance(rank.outcome, bytes)]
-
-
-def _own_script() -> dict[str, Any]:
-    """What a rank needs to import the script that calls `launch`; refuse one that calls it while it is imported."""
-    if getattr(mp.current_process(), "_inheriting", False):
-        raise RuntimeError(
-            "launch was called while a rank was importing this script; put the call under if __name__ == '__main__':"
-        )
-    script = get_preparation_data("pllab-rank")
-    del script["authkey"]  # a secret that no rank needs
-    return script
+        return [rank.result for rank in ranks]
 
 
 class _Rank:
@@ -117,49 +105,49 @@ class _Rank:
     def __init__(self, folder: Path, number: int) -> None:
         self.number = number
         self.connection, other_end = mp.Pipe(duplex=False)
-        entry, descriptor = "pllab.comm.launching:run_rank", other_end.fileno()
+        words = "pllab.comm.launching:run_rank", str(folder), str(number)
         with other_end:  # then only the rank has it, so the stream ends when the rank dies
-            self.process = start_warm(folder, entry, str(folder), str(number), str(descriptor), pass_fds=[descriptor])
+            self.process = start_warm(folder, *words, pass_fds=[other_end.fileno()])
         self.stack_file = folder / f"stack-{number}"
-        self.outcome: bytes | _Failure | None = None  # its pickled result
+        self.has_finished = False
+        self.result: Any = None
+        self.failure: _Failure | None = None
 
     def listen(self, on_report: OnReport | None) -> None:
         """Receive one message; the end of the stream without an outcome is a failure too."""
         try:
-            tag, packed = pickle.loads(self.connection.recv_bytes())
+            packed = self.connection.recv_bytes()
         except (EOFError, OSError):
             self.leave()
             code = self.process.returncode
             hint = "" if code is not None and code < 0 else " and without a result (a message above may say why)"
-            self.outcome = _Failure(False, how_it_ended(code) + hint)
-            return
-        if tag != "report":
-            self.outcome = packed if tag == "result" else pickle.loads(packed)
-        elif on_report is not None:
-            on_report(self.number, pickle.loads(packed))
+            tag, value = "failure", _Failure(False, how_it_ended(code) + hint)
+        else:
+            tag, value = pickle.loads(packed)
+        if tag == "report" and on_report is not None:
+            on_report(self.number, value)
+        if tag == "result":
+            self.result = value
+        if tag == "failure":
+            self.failure = value
+        self.has_finished = tag != "report"
 
     def leave(self) -> None:
         """Give the process time to end by itself."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_LEAVE_S)
 
-    def where(self) -> str:
-        """The stack of the process, without the frames of this file."""
-        lines = stack_of(self.process.pid, self.stack_file).splitlines()
-        end = next((number for number, line in enumerate(lines) if __file__ in line), None)
-        return "\n".join(lines[:end])
-
 
 def _attend(ranks: list[_Rank], end: float, timeout_s: float, on_report: OnReport | None) -> None:
     """Listen to all ranks until each has left or one has failed; raise the cause of the first failure."""
     failures: dict[int, _Failure] = {}
-    while (late := [rank for rank in ranks if rank.outcome is None]) and all(one.is_echo for one in failures.values()):
+    while (late := [rank for rank in ranks if not rank.has_finished]) and all(one.is_echo for one in failures.values()):
         if (left_s := end - time.monotonic()) <= 0:
             break
         by_connection = {rank.connection: rank for rank in late}
         for connection in wait(list(by_connection), left_s):
             by_connection[connection].listen(on_report)  # type: ignore[index]
-        failures = {rank.number: rank.outcome for rank in ranks if isinstance(rank.outcome, _Failure)}
+        failures = {rank.number: rank.failure for rank in ranks if rank.failure is not None}
         if failures:
             end = min(end, time.monotonic() + _GRACE_S)
     if failures:
@@ -180,12 +168,12 @@ def _cause_of(failures: dict[int, _Failure], silent: list[int]) -> RankError:
 
 def _too_late(late: list[_Rank], num_ranks: int, timeout_s: float) -> RankError:
     """Say which ranks had not finished at the deadline, and where they were."""
-    stacks = "".join(f"\n\nrank {rank.number} was here:\n{rank.where()}" for rank in late)
+    stacks = (f"\n\nrank {rank.number} was here:\n{stack_of(rank.process.pid, rank.stack_file)}" for rank in late)
     numbers = [rank.number for rank in late]
     return RankError(
         numbers[0],
         f"{listed(numbers)} of {num_ranks} had not finished after {timeout_s:g} s (timeout_s) and had to be ended"
-        f"{stacks}",
+        + "".join(stacks),
     )
 
 
@@ -193,9 +181,6 @@ def report(value: Any) -> None:
     """Send a value from a launched rank to the `on_report(rank, value)` of `launch`; elsewhere do nothing.
 
     Example: `report({"step": 10, "loss": 2.3})` in a training loop moves a bar in the notebook.
-
-    Raises:
-        ValueError: the value cannot be pickled.
     """
     for send in _outbox:
         send("report", value)
@@ -210,9 +195,9 @@ def run_rank() -> None:
     lock = threading.Lock()
 
     def send(tag: str, value: Any) -> None:
-        packed = _pack_value(value, f"the {tag}")
+        packed = pickle.dumps((tag, value))
         with lock:
-            connection.send_bytes(pickle.dumps((tag, packed)))
+            connection.send_bytes(packed)
 
     answer_with_stack(folder / f"stack-{number}")
     _outbox.append(send)
@@ -230,9 +215,8 @@ def run_rank() -> None:
 def _work(folder: Path, number: int) -> Any:
     script, payload, num_threads, world_size, backend, timeout_s = pickle.loads((folder / "job").read_bytes())
     torch.set_num_threads(num_threads)
-    with importing():
-        _import_script(script)
-        fn, args = pickle.loads(payload)  # needs the script
+    _import_script(script)
+    fn, args = pickle.loads(payload)  # needs the script
     setup(number, world_size, backend, init_file=folder / "meeting", timeout_s=timeout_s)
     return fn(number, world_size, *args)
 
@@ -241,21 +225,13 @@ def _import_script(script: dict[str, Any]) -> None:
     """Import the script that called `launch`, as multiprocessing does it: its functions are in the payload."""
     process = mp.current_process()
     process._inheriting = True  # type: ignore[attr-defined] # a script that starts processes now has no main guard
-    try:
-        prepare(script)
-    finally:
-        del process._inheriting  # type: ignore[attr-defined]
+    prepare(script)
+    del process._inheriting  # type: ignore[attr-defined]
 
 
 def _describe(error: BaseException) -> _Failure:
-    frames = error.__traceback__  # without those of this file, which explain nothing
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
-        frames = frames.tb_next
-    lines = traceback.format_exception(type(error), error, frames, chain=not is_echo(error))
-    summary = f"raised {type(error).__name__}: {error}"
-    if isinstance(error, SystemExit):
-        summary = f"called sys.exit({error.code})"
-    return _Failure(is_echo(error), summary, "".join(lines))
+    lines = traceback.format_exception(error, chain=not is_echo(error))
+    return _Failure(is_echo(error), f"raised {type(error).__name__}: {error}", "".join(lines))
 
 
 def _pack(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
@@ -264,45 +240,21 @@ def _pack(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
     A new process imports a function from its module, so it cannot reach one typed into a notebook cell or at a prompt.
     Python notices that only in the new process, after seconds; this notices it before anything starts.
     """
-    if not callable(fn):
-        raise ValueError(f"launch needs a function and was given {_shown(fn)}")
     name = f"{getattr(fn, '__name__', type(fn).__name__)}()"
     if name == "<lambda>()":
         raise ValueError(f"a lambda has no name that a new process could import it by; {_WAY_OUT}")
-    try:
-        payload = pickle.dumps((fn, args))
-    except Exception as error:
-        for position, value in enumerate(args):
-            _pack_value(value, f"argument {position} of {name}")
-        raise ValueError(f"{name} cannot be sent to another process ({error}); {_WAY_OUT}") from None
-    if _main_is_interactive() and _names_main(payload):
-        what = name if _names_main(pickle.dumps(fn)) else f"the class of an argument of {name}"
+    if fn.__module__ == "__main__" and _main_is_interactive():
         raise ValueError(
-            f"{what} was defined in a notebook cell or at a prompt, which a new process cannot import; {_WAY_OUT}"
+            f"{name} was defined in a notebook cell or at a prompt, which a new process cannot import; {_WAY_OUT}"
         )
-    return payload
-
-
-def _pack_value(value: Any, what: str) -> bytes:
     try:
-        return pickle.dumps(value)
+        return pickle.dumps((fn, args))
     except Exception as error:
-        raise ValueError(
-            f"{what}, {_shown(value)}, cannot be sent to another process ({error}); send plain data or tensors"
-        ) from None
-
-
-def _names_main(payload: bytes) -> bool:
-    """Whether unpickling would look up a name in __main__; a name inside nested bytes does not count."""
-    return b"__main__" in payload and any(text == "__main__" for _, text, _ in pickletools.genops(payload))
+        what = f"{name} or one of its arguments"
+        raise ValueError(f"{what} cannot be sent to another process ({error}); {_WAY_OUT}") from None
 
 
 def _main_is_interactive() -> bool:
     """Whether __main__ is a notebook, a prompt or `python -c`, not a file that can be imported again."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     return file is None or not Path(file).is_file()
-
-
-def _shown(value: Any) -> str:
-    """The value for a sentence: its type and a short repr."""
-    return f"{type(value).__name__} {reprlib.repr(value)}"

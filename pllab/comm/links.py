@@ -32,12 +32,10 @@ class Link:
     `.messages` lists their starts and ends on the clock, whose engine is "emulated".
     """
 
-    def __init__(
-        self, latency_s: float, bytes_per_s: float, clock: Callable[[], float], sleep: Callable[[float], None]
-    ) -> None:
+    def __init__(self, latency_s: float, bytes_per_s: float) -> None:
         self.messages: list[tuple[float, float]] = []
         self._latency_s, self._bytes_per_s = latency_s, bytes_per_s
-        self._clock, self._sleep = clock, sleep
+        self._clock = time.monotonic
         self._lock = threading.Lock()  # hooks send from autograd's threads
         self._thread = ThreadPoolExecutor(1, "pllab-link")
 
@@ -56,7 +54,7 @@ class Link:
 
     def _hand_over(self, at: float, call: Callable[[], Any]) -> Any:
         while (left_s := at - self._clock()) > 0:
-            self._sleep(left_s)
+            time.sleep(left_s)
         with uncounted():  # it was noted where it was started
             return call()
 
@@ -84,7 +82,7 @@ def slow_link(latency_s: float = 0.0, bytes_per_s: float = math.inf) -> Iterator
     require(not _open, "a slow link is open already, and a rank has only one; leave its block first")
     nccl = dist.is_initialized() and dist.get_backend() == gpu_backend()
     require(not nccl, "nccl sends from the GPU, where no link can be put before it; use gloo")
-    link = Link(latency_s, bytes_per_s, time.monotonic, time.sleep)
+    link = Link(latency_s, bytes_per_s)
     _open.append(link)
     try:
         yield link

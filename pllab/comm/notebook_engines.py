@@ -25,7 +25,7 @@ from pllab.comm.devices import gpu_backend
 from pllab.comm.errors import ANSI, RankError
 from pllab.comm.fork_server import start_warm
 from pllab.comm.group import BackendPlan, setup, teardown
-from pllab.comm.processes import Started, end_children, how_it_ended, importing, on_byte
+from pllab.comm.processes import Started, end_children, how_it_ended, on_byte
 
 _CONTROLLER = (  # its arguments
     "--ip=127.0.0.1",
@@ -57,11 +57,11 @@ class Cluster:
             self._start(f"rank {rank}", "pllab.comm.notebook_engines:serve_rank", job, str(self.folder))
 
     def _start(self, name: str, entry: str, *arguments: str) -> None:
-        log = self.folder / f"{name}.log"
         own = {"IPYTHONDIR": str(self.folder / "ipython"), "PYTHONUNBUFFERED": "1"}  # nothing in the user's home
-        self._processes[name] = start_warm(
-            self.folder, entry, *arguments, log=log, environment=own, modules=("ipyparallel.engine.app",)
-        )
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self._processes[name] = start_warm(
+                self.folder, entry, *arguments, log=log, environment=own, modules=("ipyparallel.engine.app",)
+            )
 
     @property
     def engines(self) -> list[Started]:
@@ -76,7 +76,6 @@ class Cluster:
         """
         for number, (name, process) in enumerate(self._processes.items()):
             if process.poll() is not None:
-                process.kill()  # and the processes it started
                 log = ANSI.sub("", (self.folder / f"{name}.log").read_text(errors="replace"))
                 last = "".join(f"\n    {line}" for line in log.splitlines()[-_LAST_LINES:])
                 raise RankError(max(0, number - 1), f"{name} {how_it_ended(process.returncode)}{last}")
@@ -163,8 +162,7 @@ def serve_rank() -> None:
     while (file := connection_file(folder, "engine")) is None:
         time.sleep(0.05)  # the owner has the deadline, and this process is on its leash
     # A GPU node with only torch and transformers imports this room too.
-    with importing():
-        from ipyparallel.engine.app import IPEngine
+    from ipyparallel.engine.app import IPEngine
 
     engine = IPEngine(
         id=rank,

@@ -9,12 +9,9 @@ on its leash before it imports torch, which takes seconds.
 
 import atexit
 import faulthandler
-import fcntl
-import gc
 import importlib
 import json
 import os
-import resource
 import shutil
 import signal
 import stat
@@ -22,40 +19,31 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 _LEAVE_S = 10.0  # how long the system may take to end a killed process
-_LEASH_FROM = 250  # its number in a child, above those of descriptors that an owner hands on
-END_OF_FOLDER = "\0"  # an owner may also write folders to remove on the leash, each with this at its end
 _on_byte: list[Callable[[bytes], None]] = []  # in a child: called with each byte that the owner writes on the leash
 _folders: list[str] = []  # in a child: what it removes when the owner is gone
 
 
-class Started(Protocol):
-    """What an owner needs from a child process: from a `Child`, or from one that a fork server made."""
-
-    pid: int
-    stdin: IO[bytes] | None  # the owner's end of the leash
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit code once it has ended."""
+class Child(subprocess.Popen[bytes]):
+    """A child process that leads a process group; with its end ends what it started too."""
 
     def poll(self) -> int | None:
         """The exit code, or None while it runs; never waits."""
-
-    def kill(self) -> None:
-        """End it with all that it started."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until it ends; `subprocess.TimeoutExpired` after `timeout` seconds."""
-
-
-class Child(subprocess.Popen[bytes]):
-    """A child process that leads a process group; killing it ends what it started too."""
+        if self.returncode is None:
+            super().wait(timeout)
+            self.kill()  # what it started and left behind
+        return self.returncode
 
     def kill(self) -> None:
         """End the whole group; only while it runs or has just ended, because process numbers are reused."""
@@ -63,12 +51,44 @@ class Child(subprocess.Popen[bytes]):
             os.killpg(self.pid, signal.SIGKILL)
 
 
+class Warm:
+    """A child of a fork server, with what this room uses of a `Child`.
+
+    end: waits so many seconds for its end and returns the exit code; raises `subprocess.TimeoutExpired`.
+    """
+
+    def __init__(self, pid: int, stdin: IO[bytes], end: Callable[[float | None], int]) -> None:
+        self.pid, self.stdin, self._end = pid, stdin, end
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs; never waits."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it ends; `subprocess.TimeoutExpired` after `timeout` seconds."""
+        if self.returncode is None:
+            self.returncode = self._end(timeout)
+        return self.returncode
+
+    def kill(self) -> None:
+        """End it with all that it started."""
+        if self.poll() is None and self.pid > 0:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+
+Started = Child | Warm
+
+
 def start_child(
     folder: Path,
     entry: str,
     *arguments: str,
-    log: Path | IO[bytes] | None = None,
-    environment: dict[str, str] | None = None,
+    log: IO[bytes] | None = None,
+    environment: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
     within: Sequence[str] = (),
 ) -> Child:
@@ -80,21 +100,20 @@ def start_child(
         folder: the owner's temporary folder, which the child removes when the owner is gone.
         entry: module and function, as in an entry point.
         arguments: the rest of `sys.argv` for the function.
-        log: the file for its output, a path or an open one; by default it goes where the owner's goes.
+        log: the open file for its output; by default it goes where the owner's goes.
         environment: variables in addition to the owner's environment.
-        pass_fds: file descriptors that it shares with the owner.
+        pass_fds: file descriptors that it shares with the owner; their numbers there are the last arguments.
         within: a command that runs the child's own, such as bubblewrap's.
     """
-    with log.open("wb") if isinstance(log, Path) else nullcontext(log) as words:
-        return Child(
-            [*within, *command(folder, sys.path, entry, *arguments)],
-            stdin=subprocess.PIPE,
-            stdout=words,
-            stderr=words and subprocess.STDOUT,
-            env=os.environ | (environment or {}),
-            pass_fds=pass_fds,
-            start_new_session=True,
-        )
+    return Child(
+        [*within, *command(folder, sys.path, entry, *arguments, *map(str, pass_fds))],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log and subprocess.STDOUT,
+        env={**os.environ, **(environment or {})},
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
 
 
 def command(folder: Path | str, path: Sequence[str], entry: str, *arguments: str) -> list[str]:
@@ -199,19 +218,16 @@ def on_byte(call: Callable[[bytes], None]) -> None:
 def hold(folder: str) -> None:
     """In a child: wait in a thread for the leash to close; standard input is replaced, so nothing else reads it."""
     remove_with_owner(folder)
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    leash = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, min(_LEASH_FROM, most // 2))
+    leash = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
 
     def watch() -> None:
-        told = bytearray()
         while byte := os.read(leash, 1):
-            told += byte
             for call in _on_byte:
                 call(byte)
-        for each in (*_folders, *os.fsdecode(bytes(told)).split(END_OF_FOLDER)[:-1]):
+        for each in _folders:
             shutil.rmtree(each, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)
 
@@ -229,16 +245,6 @@ def end_like_python() -> None:
     atexit._run_exitfuncs()
 
 
-@contextmanager
-def importing() -> Iterator[None]:
-    """Import without collecting garbage: modules leave little of it, and with transformers it takes a fifth longer."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 def _main() -> None:
     folder, path, entry = sys.argv[1:4]
     del sys.argv[1:4]
@@ -246,11 +252,7 @@ def _main() -> None:
     sys.path[:] = json.loads(path)
     sys.modules["pllab.comm.processes"] = sys.modules[__name__]  # an import of this file gets the same leash
     name, _, function = entry.partition(":")
-    with importing():
-        module = importlib.import_module(name)
-        gc.freeze()  # what was imported stays, so no collection looks at it again
-    getattr(module, function)()
-    gc.freeze()  # Python collects once more at its end: half a second with torch, a second with transformers
+    getattr(importlib.import_module(name), function)()
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ def ring_all_reduce(tensor: torch.Tensor, group: Group | None = None) -> None:
     `all_reduce` goes around the same way, cuts at the same places, and so adds floats in the same order.
 
     Raises:
-        ValueError: the tensor is not contiguous, or the backend is not gloo.
+        RuntimeError: the tensor is not contiguous.
+        ValueError: the backend is not gloo.
         PeerError: another rank went away or did not come in time.
     """
     run_transfers(transfers.ring_all_reduce(world_size(group)), tensor, group)
@@ -37,7 +38,8 @@ def tree_broadcast(tensor: torch.Tensor, root: int = 0, group: Group | None = No
     Worked example with five ranks: rank 0 sends to 1, 2 and 4, and rank 1 to 3.
 
     Raises:
-        ValueError: there is no rank `root`, the tensor is not contiguous, or the backend is not gloo.
+        RuntimeError: the tensor is not contiguous.
+        ValueError: there is no rank `root`, or the backend is not gloo.
         PeerError: another rank went away or did not come in time.
     """
     run_transfers(transfers.tree_broadcast(world_size(group), root), tensor, group)
@@ -52,12 +54,12 @@ def run_transfers(collective: Collective, tensor: torch.Tensor, group: Group | N
     The ledger counts a send for each transfer from this rank and a receive for each one to it.
 
     Raises:
-        ValueError: the collective misses its goal or is for another number of ranks, the tensor is not contiguous, or
-            the backend is not gloo.
+        RuntimeError: the tensor is not contiguous.
+        ValueError: the collective misses its goal or is for another number of ranks, or the backend is not gloo.
         PeerError: another rank went away or did not come in time.
     """
     transfers.check(collective)
-    _check_place(collective, tensor, group)
+    _check_place(collective, group)
     me, flat = rank(group), tensor.detach().view(-1)
     size = _chunk_size(flat, collective.num_chunks)
     chunks = [flat[chunk * size :][:size] for chunk in range(collective.num_chunks)]
@@ -85,12 +87,11 @@ def _chunk_size(flat: torch.Tensor, num_chunks: int) -> int:
     return segments * -(-flat.numel() // (segments * num_chunks))
 
 
-def _check_place(collective: Collective, tensor: torch.Tensor, group: Group | None) -> None:
+def _check_place(collective: Collective, group: Group | None) -> None:
     size = world_size(group)
     require(
         collective.num_ranks == size,
         f"{collective.name} is for {collective.num_ranks} ranks, but there are {size} here; make it for {size}",
     )
-    require(tensor.is_contiguous(), f"a tensor of shape {tuple(tensor.shape)} has gaps; send tensor.contiguous()")
     # nccl runs messages of one rank one after the other, so a ring of them would wait for ever.
     require(backend_name() != gpu_backend(), f"{collective.name} by messages needs gloo, and this group is nccl's")

@@ -127,9 +127,10 @@ def admit(ward: str | None = None, seed: int = 0) -> Visit:
         try:
             for number in range(fault.world_size):
                 words = str(folder), str(number), json.dumps(asdict(fault))
-                ranks.append(server.start(folder, _ENTRY, *words, log=folder / f"printed-{number}"))
+                with (folder / f"printed-{number}").open("wb") as log:
+                    ranks.append(server.start(folder, _ENTRY, *words, log=log))
             stuck = _watch(folder, ranks)
-            codes = [rank.returncode for rank in ranks]  # None for one that runs and is ended now
+            codes = [rank.poll() for rank in ranks]  # None for one that runs and is ended now
         finally:
             end_children(ranks)
         return _leave(folder, codes, stuck, fault.truth)
@@ -141,7 +142,7 @@ def _watch(folder: Path, ranks: Sequence[Started]) -> bool:
     end, since, seen = time.monotonic() + _LATE_S, time.monotonic(), [-1] * len(ranks)
     beats = [set[int]() for _ in ranks]
     while time.monotonic() < end:
-        running = [number for number, rank in enumerate(ranks) if rank.returncode is None]
+        running = [number for number, rank in enumerate(ranks) if rank.poll() is None]
         if not running:
             return False
         now = [_progress(file) for file in files]

@@ -54,9 +54,8 @@ class Conversation:
         self._line, other_end = socket.socketpair()
         self._line.settimeout(_SEND_S)
         with other_end:
-            number = other_end.fileno()
-            words = ["pllab.lesson.answering:run", str(folder), str(number)]
-            self._process = server.start(folder, *words, log=printed, pass_fds=[number], hash_seed=hash_seed)
+            words, ends = ["pllab.lesson.answering:run", str(folder)], [other_end.fileno()]
+            self._process = server.start(folder, *words, log=printed, pass_fds=ends, hash_seed=hash_seed)
         self.send(job)
 
     def fileno(self) -> int:

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+from multiprocessing import resource_tracker
 
 import pytest
 
@@ -28,15 +29,21 @@ def alone():
 @pytest.fixture
 def nothing_left(monkeypatch, tmp_path):
     """Fail the test if it leaves a process, a thread or a temporary file."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
-    (tmp_path / "temp").mkdir()
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temp))
+    resource_tracker.ensure_running()  # multiprocessing starts it once, and it ends with this process
     server = psutil.Process(warm_server().pid)  # it stays, and what it started does not
-    before = {*threading.enumerate(), *psutil.Process().children(recursive=True)} - {server}
-    yield tmp_path / "temp"
+
+    def there():
+        return {*threading.enumerate(), *psutil.Process().children(), *server.children(recursive=True), *temp.iterdir()}
+
+    before = there()
+    yield
     deadline = time.monotonic() + 10
-    while (left := _left(tmp_path / "temp", before, server)) and time.monotonic() < deadline:
+    while there() - before and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not left
+    assert not there() - before
 
 
 @pytest.fixture
@@ -69,26 +76,3 @@ def ends_with_all(tmp_path):
         assert not list(home.iterdir()), "nothing belongs in the user's home"
 
     return check
-
-
-def _left(temp, before, server):
-    """What is there now and was not before: processes, threads and files."""
-    running = psutil.Process().children(recursive=True)
-    processes = [_words_of(process, before) for process in running if process != server]
-    threads = [thread.name for thread in threading.enumerate() if thread not in before]
-    return [*filter(None, processes), *threads, *(path.name for path in temp.iterdir())]
-
-
-def _words_of(process, before):
-    """Name and command line; empty for what is not counted.
-
-    That is a process that ends while it is looked at, one of a program that ran before (a browser), and Python's
-    resource tracker, which multiprocessing starts once per process and which ends with it.
-    """
-    try:
-        is_known = before & {process, *process.parents()}
-        found = process.as_dict(["name", "cmdline"])
-    except psutil.NoSuchProcess:
-        return ""
-    words = " ".join([found["name"], *(found["cmdline"] or ())])
-    return "" if is_known or "resource_tracker" in words else words

@@ -1,28 +1,28 @@
 """Functions that the tests of launch run on their ranks: a new process can only import what is in a module."""
 
 import atexit
-import gc
 import os
 import random
 import signal
 import sys
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import psutil
+import pytest
 import torch
 
-from pllab.comm import all_reduce, rank, report, setup, teardown, world_size
+from pllab.comm import all_reduce, launch, rank, report, setup, teardown, world_size
 
 
 def where(number, size):
-    """Three reports, then where this rank is, and whether its garbage is collected, but not what was imported."""
+    """Three reports, then where this rank is."""
     for step in range(3):
         report((number, step))
-    collects = gc.isenabled() and gc.get_freeze_count() > 0
-    return number, size, rank(), world_size(), torch.get_num_threads(), collects
+    return number, size, rank(), world_size(), torch.get_num_threads()
 
 
 def ancestors(number, size):
@@ -111,3 +111,20 @@ def wait_to_be_ended(number, size, path):
 
 def give_back(number, size, value):
     return value + number
+
+
+def on_ranks(*sizes):
+    """A test whose body, with its own checks, runs on every rank of worlds of these sizes."""
+
+    def decorate(program):
+        def test(size):
+            launch(_run, size, program.__module__, program.__name__, backend="gloo", timeout_s=60)
+
+        test.program, test.__name__, test.__doc__ = program, program.__name__, program.__doc__
+        return pytest.mark.parametrize("size", sizes)(test)
+
+    return decorate
+
+
+def _run(number, size, module, name):
+    getattr(import_module(module), name).program(number, size)

@@ -8,66 +8,10 @@ import torch.distributed as dist
 
 from pllab import comm
 from pllab.comm.collectives import list_new_groups, receive_async, send_async
-from pllab.comm.group_calls import hear_calls
+from pllab.comm.ledger import hear_calls
+from tests.comm.programs import on_ranks
 
 MEMBERS = [[0, 1], [1, 2], [0, 1, 2]]
-
-
-def exchange(number, size):
-    """What each operation gives a rank whose number is a decimal place."""
-    total, later, from_last = (torch.tensor([10.0**number]) for _ in range(3))
-    comm.all_reduce(total)
-    comm.all_reduce_async(later).wait()
-    comm.broadcast(from_last, source=size - 1)
-    comm.barrier()
-    return total.item(), later.item(), from_last.item(), comm.all_gather_object({"rank": number})
-
-
-def in_rings_and_groups(number, size):
-    """Three ways around the ring, the ledger of two, the sums and deadlines in groups, and the groups asked for."""
-    right, left = (number + 1) % size, (number - 1) % size
-    out, into, late = torch.tensor([float(number)]), torch.empty(1), torch.empty(1)
-    steps = [lambda: comm.send(out, right), lambda: comm.receive(into, left)]
-    with comm.record_messages() as by_hand:
-        for step in steps if number % 2 == 0 else reversed(steps):
-            step()
-    receiving, sending = receive_async(late, left), send_async(out, right)
-    receiving.wait()
-    sending.wait()
-    got = [into.item(), late.item()]
-    large = torch.full((250_000,), float(number))
-    heard: list[str] = []
-    with comm.record_messages() as by_ring_pass, hear_calls(lambda call: heard.append(call.name)):
-        got += comm.ring_pass(large).unique().tolist()
-    sums, deadlines = [], []
-    for group in [*comm.make_groups(MEMBERS), dist.new_group()]:
-        deadlines.append(group._get_backend(torch.device("cpu")).options._timeout.total_seconds())
-        total = torch.tensor([10.0**number])
-        comm.all_reduce(total, group)
-        sums.append(total.item())
-    with list_new_groups() as asked:
-        comm.make_groups(MEMBERS)
-    ledgers = [[(m.name, m.peer, m.num_bytes) for m in ledger.messages] for ledger in (by_hand, by_ring_pass)]
-    return got, large.unique().tolist(), ledgers, sums, asked, heard, deadlines
-
-
-def left_alone(number, size):
-    """What a rank reads, by kind of message, when its peer leaves without making the same call."""
-    buffer = comm.shared_buffer(5, torch.float32)
-    if number == 0:
-        return None
-    ways = {
-        "all_reduce": lambda: comm.all_reduce(torch.ones(1)),
-        "over a link": lambda: comm.all_reduce_async(torch.ones(1)).wait(),
-        "around a ring": lambda: comm.ring_all_reduce(torch.ones(4)),
-    }
-    ways |= {} if buffer is None else {"in shared memory": buffer.all_reduce}  # there is none outside Linux
-    sentences = {}
-    for name, call in ways.items():
-        with comm.slow_link(0.01) if name == "over a link" else nullcontext(), pytest.raises(comm.PeerError) as caught:
-            call()
-        sentences[name] = str(caught.value)
-    return sentences
 
 
 def test_without_a_group_it_is_a_world_of_one():
@@ -97,60 +41,69 @@ def test_messages_to_nobody_are_refused():
         comm.broadcast(x, 3)
 
 
-@pytest.fixture
-def group_for_gpus():
-    """A group of this process alone that carries tensors of GPUs and no others, as nccl's does."""
-    dist.init_process_group("cuda:gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    comm.teardown()
+@on_ranks(1, 4)
+def test_every_rank_gets_the_sum_the_copy_and_the_objects(number, size):
+    total, later, from_last = (torch.tensor([10.0**number]) for _ in range(3))
+    comm.all_reduce(total)
+    comm.all_reduce_async(later).wait()
+    comm.broadcast(from_last, source=size - 1)
+    comm.barrier()
+    assert (total.item(), later.item(), from_last.item()) == (float("1" * size),) * 2 + (10.0 ** (size - 1),)
+    assert comm.all_gather_object({"rank": number}) == [{"rank": other} for other in range(size)]
 
 
-def test_a_cpu_tensor_in_a_group_for_gpus_is_one_sentence_with_the_way_out(group_for_gpus, monkeypatch):
-    monkeypatch.setattr("pllab.comm.collectives._check_other", lambda *_: None)  # one process has nobody else
-    x = torch.ones(2)
-    calls = [
-        ("all_reduce", lambda: comm.all_reduce(x)),
-        ("all_reduce", lambda: comm.all_reduce_async(x)),
-        ("broadcast", lambda: comm.broadcast(x)),
-        ("all_gather", lambda: comm.all_gather_async(torch.ones(2), x)),
-        ("reduce_scatter", lambda: comm.reduce_scatter_async(torch.ones(2), x)),
-        ("send to rank 0", lambda: comm.send(x, 0)),
-        ("receive from rank 0", lambda: comm.receive(x, 0)),
+@on_ranks(3)
+def test_three_ways_around_a_ring_and_their_ledgers(number, size):
+    right, left = (number + 1) % size, (number - 1) % size
+    out, into, late = torch.tensor([float(number)]), torch.empty(1), torch.empty(1)
+    steps = [lambda: comm.send(out, right), lambda: comm.receive(into, left)]
+    around = [("send", right, 4), ("receive", left, 4)]
+    with comm.record_messages() as ledger:
+        for step in steps if number % 2 == 0 else reversed(steps):
+            step()
+    assert plain(ledger) == (around if number % 2 == 0 else around[::-1])
+    receiving, sending = receive_async(late, left), send_async(out, right)
+    receiving.wait()
+    sending.wait()
+    large, heard = torch.full((250_000,), float(number)), []
+    with comm.record_messages() as ledger, hear_calls(lambda call: heard.append(call.name)):
+        passed = comm.ring_pass(large)
+    assert plain(ledger) == [("send", right, 1_000_000), ("receive", left, 1_000_000)]
+    assert heard == ["receive", "send"]  # a send that waits for its receive would hold up the ring
+    assert [into.item(), late.item(), *passed.unique().tolist(), *large.unique().tolist()] == [left, left, left, number]
+
+
+def plain(ledger):
+    return [(message.name, message.peer, message.num_bytes) for message in ledger.messages]
+
+
+@on_ranks(3)
+def test_groups_that_overlap_have_their_sums_and_the_deadline_of_all(number, size):
+    sums = []
+    for group in [*comm.make_groups(MEMBERS), dist.new_group()]:
+        assert group._get_backend(torch.device("cpu")).options._timeout.total_seconds() == 60.0
+        total = torch.tensor([10.0**number])
+        comm.all_reduce(total, group)
+        sums.append(total.item())
+    assert sums == [[11.0, 111.0, 111.0], [11.0, 110.0, 111.0, 111.0], [110.0, 111.0, 111.0]][number]
+    with list_new_groups() as asked:
+        comm.make_groups(MEMBERS)
+    assert asked == [tuple(ranks) for ranks in MEMBERS]
+
+
+@on_ranks(2)
+def test_a_peer_that_left_is_one_sentence_that_names_operation_and_rank(number, size):
+    buffer = comm.shared_buffer(5, torch.float32)
+    if number == 0:
+        return
+    ways = [
+        ("all_reduce", nullcontext(), lambda: comm.all_reduce(torch.ones(1))),
+        ("all_reduce", comm.slow_link(0.01), lambda: comm.all_reduce_async(torch.ones(1)).wait()),
+        ("(receive from|send to) rank 0", nullcontext(), lambda: comm.ring_all_reduce(torch.ones(4))),
     ]
-    for name, call in calls:
-        with pytest.raises(ValueError) as caught:
+    if buffer is not None:  # there is none outside Linux
+        ways.append(("all_reduce", nullcontext(), buffer.all_reduce))
+    for name, block, call in ways:
+        words = f"^{name} on rank 1 failed because another rank went away"
+        with block, pytest.raises(comm.PeerError, match=words):
             call()
-        assert str(caught.value) == (
-            f"{name} on rank 0 has a tensor on the device cpu, which the group's backend, cuda:gloo, does not "
-            "carry; make the tensor on pllab.comm.own_device(), or start the ranks with backend='gloo'"
-        )
-
-
-@pytest.mark.parametrize("size", [1, 4])
-def test_every_rank_gets_the_sum_the_copy_and_the_objects(size):
-    total, objects = float("1" * size), [{"rank": number} for number in range(size)]
-    expected = (total, total, 10.0 ** (size - 1), objects)
-    assert comm.launch(exchange, size, backend="gloo", timeout_s=60) == [expected] * size
-
-
-def test_rings_of_three_and_groups_that_overlap():
-    seen = comm.launch(in_rings_and_groups, 3, backend="gloo", timeout_s=60)
-    for number, (got, sent, (by_hand, by_ring_pass), _, asked, ends, deadlines) in enumerate(seen):
-        following, previous = (number + 1) % 3, (number - 1) % 3
-        assert (got, sent) == ([previous] * 3, [number])
-        assert by_hand == [("send", following, 4), ("receive", previous, 4)][:: 1 if number % 2 == 0 else -1]
-        assert by_ring_pass == [("send", following, 1_000_000), ("receive", previous, 1_000_000)]
-        assert asked == [tuple(ranks) for ranks in MEMBERS]
-        assert ends == ["receive", "send"]  # a send that waits for its receive would hold up the ring
-        assert set(deadlines) == {60.0}
-    assert [one[3] for one in seen] == [[11.0, 111.0, 111.0], [11.0, 110.0, 111.0, 111.0], [110.0, 111.0, 111.0]]
-
-
-def test_a_peer_that_left_is_one_sentence_that_names_operation_and_rank():
-    _, sentences = comm.launch(left_alone, 2, backend="gloo", timeout_s=60)
-    around = sentences.pop("around a ring")
-    assert around.startswith(
-        ("receive from rank 0 on rank 1 failed because", "send to rank 0 on rank 1 failed because")
-    )
-    for sentence in sentences.values():
-        assert sentence.startswith("all_reduce on rank 1 failed because another rank went away")

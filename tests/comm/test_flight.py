@@ -5,6 +5,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ import torch.distributed as dist
 from pllab import comm
 from pllab.autopsy import Record, read_records
 from pllab.comm.group import counted_rank
+from tests.comm.programs import on_ranks
 
 
 @pytest.fixture
@@ -54,23 +56,20 @@ def test_a_value_that_is_no_number_is_flagged_where_it_is_put_in(group):
     assert [call.has_nan for call in read(group).calls] == [True, False, False]
 
 
-def passes_on(rank: int, world_size: int, folder: str) -> None:
+@on_ranks(2)
+def test_what_lies_in_the_buffer_of_a_receive_is_not_flagged_and_collectives_are_counted_alone(rank, world_size):
     """Rank 0 sends numbers, and rank 1 receives them over what is none; then both sum twice."""
-    with comm.record_flight(Path(folder, f"{rank}.json")):
-        if rank == 0:
-            comm.send(torch.ones(2), 1)
-        else:
-            comm.receive(torch.full((2,), torch.nan), 0)
-        for _ in range(2):
-            comm.all_reduce(torch.ones(2))
-
-
-def test_what_lies_in_the_buffer_of_a_receive_is_not_flagged_and_collectives_are_counted_alone(tmp_path):
-    comm.launch(passes_on, 2, str(tmp_path), backend="gloo", timeout_s=60.0)
-    for rank in (0, 1):
-        calls = read(tmp_path / f"{rank}.json").calls
-        assert [call.has_nan for call in calls] == [False] * 3
-        assert [call.order for call in calls if call.is_collective] == [0, 1]
+    with TemporaryDirectory() as folder:
+        with comm.record_flight(Path(folder, "flight.json")):
+            if rank == 0:
+                comm.send(torch.ones(2), 1)
+            else:
+                comm.receive(torch.full((2,), torch.nan), 0)
+            for _ in range(2):
+                comm.all_reduce(torch.ones(2))
+        calls = read(Path(folder, "flight.json")).calls
+    assert [call.has_nan for call in calls] == [False] * 3
+    assert [call.order for call in calls if call.is_collective] == [0, 1]
 
 
 def test_a_batch_has_its_results_when_torchs_one_handle_of_it_has_them(tmp_path, monkeypatch):

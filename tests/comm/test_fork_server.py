@@ -4,10 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -19,7 +16,7 @@ from pllab.comm.fork_server import ForkServer
 from tests.tiers import exhaustive
 
 PROGRAM = """
-import os, stat, subprocess, sys, time
+import os, subprocess, sys, time
 from pathlib import Path
 
 def words():
@@ -45,27 +42,17 @@ def has_no_output():
 def fails():
     raise KeyError("on purpose")
 
-def waits():
-    child = subprocess.Popen(["sleep", "1000"])
-    Path(sys.argv[1]).write_text(str(child.pid))
-    time.sleep(1000)
-
 def leaves_a_child():
     child = subprocess.Popen(["sleep", "1000"])
     Path(sys.argv[1]).write_text(str(child.pid))
 
-def garbles():  # writes on what its keeper tells on
-    for pipe in Path(f"/proc/{os.getppid()}/fd").iterdir():
-        if stat.S_ISFIFO(pipe.stat().st_mode):
-            try:
-                with open(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "wb") as told:
-                    told.write(b"garbage\\n")
-            except OSError:
-                pass
+def waits():
+    leaves_a_child()
+    time.sleep(1000)
 
-def writes_to(): # what the owner has open under these numbers
-    for number in sys.argv[1:]:
-        os.write(int(number), b"here")
+def writes():  # to what the owner has shared
+    for number in sys.argv[2:]:
+        os.write(int(number), sys.argv[1].encode())
 """
 
 
@@ -86,7 +73,7 @@ def server(forks):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
+    (tmp_path / "program.py").write_text(PROGRAM)
     monkeypatch.syspath_prepend(tmp_path)
     leashed = tmp_path / "leashed"
     leashed.mkdir()
@@ -159,40 +146,27 @@ def test_the_leash_ends_child_grandchildren_and_folder(server, folder):
     assert not folder.exists()
 
 
-def test_descriptors_keep_their_numbers(server, folder):
-    """An owner with many open files, such as a kernel, gives high ones."""
-    reading, writing = os.pipe()
-    numbers = [writing, *range(99, 104)]
-    for number in numbers[1:]:
-        os.dup2(writing, number)
-    child = server.start(folder, "program:writes_to", *map(str, numbers), pass_fds=numbers)
-    for number in numbers:
-        os.close(number)
-    assert child.wait(60) == 0
-    assert os.read(reading, 100) == b"here" * len(numbers)
-    os.close(reading)
+@pytest.mark.parametrize("hash_seed", ["", "7"])
+def test_the_numbers_of_shared_descriptors_are_the_last_arguments(hash_seed, server, folder):
+    pipes = [os.pipe() for _ in range(2)]
+    shared = [writing for _, writing in pipes]
+    assert server.start(folder, "program:writes", "here", pass_fds=shared, hash_seed=hash_seed).wait(60) == 0
+    for reading, writing in pipes:
+        os.close(writing)
+        assert os.read(reading, 100) == b"here"
+        os.close(reading)
 
 
-def test_a_server_that_has_ended_says_so(forks, folder):
-    server = ForkServer()
-    written(server, folder, "program:words")
-    process, _ = server._waiting[0]
-    process.kill()
-    process.wait(60)
-    assert not server.is_alive
-    with pytest.raises(RuntimeError, match="has ended; start them again"):
-        server.start(folder, "program:words")
-    server.end()
-
-
-def test_a_server_that_does_not_answer_says_so_and_is_ended(forks, folder, monkeypatch):
+@pytest.mark.parametrize(("number", "words"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "did not answer")])
+def test_a_server_that_cannot_start_children_says_so_and_is_ended(number, words, forks, folder, monkeypatch):
     server = ForkServer()
     written(server, folder, "program:words")
     monkeypatch.setattr("pllab.comm.fork_server._START_S", 0.2)
-    os.kill(server.pid, signal.SIGSTOP)
-    with pytest.raises(RuntimeError, match="did not answer; start them again"):
+    os.kill(server.pid, number)
+    with pytest.raises(RuntimeError, match=f"{words}; start them again"):
         server.start(folder, "program:words")
-    assert not server.is_alive
+    assert number == signal.SIGKILL or not server.is_alive
+    server.end()
 
 
 def test_an_interrupted_start_leaves_nothing_and_the_next_one_works(server, folder, forks, monkeypatch):
@@ -205,56 +179,3 @@ def test_an_interrupted_start_leaves_nothing_and_the_next_one_works(server, fold
     number = note.read_text() if note.exists() else ""  # an empty file: it was ended while it wrote
     assert not number or gone(int(number))
     assert forks or gone(process.pid)
-
-
-def test_threads_that_ask_at_the_same_time_get_one_server(monkeypatch):
-    made = Mock(side_effect=lambda *_: (time.sleep(0.1), Mock())[1])
-    monkeypatch.setattr(fork_server, "ForkServer", made)
-    monkeypatch.setattr(fork_server, "_server_of", lru_cache(maxsize=1)(lambda _: fork_server.ForkServer()))
-    with ThreadPoolExecutor(3) as pool:
-        servers = {future.result() for future in [pool.submit(fork_server.warm_server) for _ in range(3)]}
-    assert len(servers) == made.call_count == 1
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the pipes of another process are in /proc")
-def test_garbage_on_the_line_of_a_keeper_is_some_exit_code(server, folder, forks):
-    if not forks:
-        pytest.skip("a spare has no keeper")
-    code, text = written(server, folder, "program:garbles")
-    assert isinstance(code, int) and text == ""
-
-
-def test_a_server_that_still_imports_removes_the_folder_of_an_owner_that_is_gone(forks, folder):
-    if not forks:
-        pytest.skip("a spare reads its order after the imports")
-    begun = folder.parent / "begun"
-    (folder.parent / "slow.py").write_text(f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(1000)")
-    words = (
-        "import sys\nfrom pathlib import Path\nfrom pllab.comm.fork_server import ForkServer\n"
-        "sys.path.append(str(Path(sys.argv[1]).parent))\n"
-        "ForkServer('slow').start(Path(sys.argv[1]), 'program:leaves')"
-    )
-    owner = subprocess.Popen([sys.executable, "-c", words, str(folder)])
-    while not begun.exists():
-        time.sleep(0.02)
-    owner.kill()
-    owner.wait()
-    until = time.monotonic() + 10
-    while folder.exists():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
-def test_it_ends_with_its_owner(forks):
-    words = (
-        "from pllab.comm import fork_server\n"
-        f"fork_server.can_fork = lambda: {forks}\n"
-        "server = fork_server.ForkServer()\n"
-        "print(*(process.pid for process, _ in server._waiting), flush=True)\n"
-        "input()"
-    )
-    owner = subprocess.Popen([sys.executable, "-c", words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    numbers = owner.stdout.readline().split()
-    owner.kill()
-    owner.communicate()
-    assert len(numbers) == (1 if forks else 3) and all(gone(int(number)) for number in numbers)

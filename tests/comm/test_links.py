@@ -3,6 +3,7 @@
 import threading
 import time
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,30 +12,26 @@ from torch import nn
 from pllab import comm
 from pllab.comm.collectives import send_async
 from pllab.parallel import DataParallel, FullyShardedDataParallel
+from tests.comm.programs import on_ranks
 
 LATENCY_S = 0.03
 
 
-class Clock:
-    """A clock that goes on when somebody sleeps on it, once it is let go."""
+def test_messages_queue_on_the_link_and_wait_for_nothing_else(monkeypatch):
+    """On a clock that goes on when the link sleeps, once it is let go."""
+    now, goes = [0.0], threading.Event()
 
-    def __init__(self):
-        self.now = 0.0
-        self.goes = threading.Event()
+    def sleep(seconds):
+        assert goes.wait(10.0)
+        now[0] += seconds
 
-    def sleep(self, seconds):
-        assert self.goes.wait(10.0)
-        self.now += seconds
-
-
-def test_messages_queue_on_the_link_and_wait_for_nothing_else():
-    clock = Clock()
-    link = comm.Link(1.0, 100.0, lambda: clock.now, clock.sleep)
-    heard = [link.carry(lambda: clock.now, num_bytes) for num_bytes in (0, 100)]
-    clock.goes.set()
+    monkeypatch.setattr("pllab.comm.links.time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    link = comm.Link(1.0, 100.0)
+    heard = [link.carry(lambda: now[0], num_bytes) for num_bytes in (0, 100)]
+    goes.set()
     assert [each.result() for each in heard] == [1.0, 3.0]
-    clock.now = 10.0  # the rank computes
-    assert link.carry(lambda: clock.now, 50).result() == 11.5
+    now[0] = 10.0  # the rank computes
+    assert link.carry(lambda: now[0], 50).result() == 11.5
     link.close()
     assert link.messages == [(0.0, 1.0), (1.0, 3.0), (10.0, 11.5)]
 
@@ -63,32 +60,6 @@ def test_the_end_of_the_block_waits_until_all_has_left():
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pllab-link")]
 
 
-def behind_a_link(number, size):
-    """Each kind of message, with the same results as ever; the seconds that each took; and the ledger."""
-    kinds, mine = {}, torch.full((4,), float(number + 1))
-
-    def timed(name, call):
-        comm.barrier()
-        start = time.monotonic()
-        call()
-        kinds[name] = time.monotonic() - start
-
-    total, into = mine.clone(), mine.clone()
-    outside, inside = made_before(number, size)
-    assert inside == outside
-    with comm.slow_link(LATENCY_S) as link, comm.record_messages() as ledger:
-        timed("barrier", comm.barrier)
-        timed("all_reduce", lambda: comm.all_reduce(total))
-        timed("broadcast", lambda: comm.broadcast(into))
-        timed("objects", lambda: comm.all_gather_object(number))
-        timed("pair", lambda: _pass_on(number, size))
-        timed("ring", lambda: comm.ring_all_reduce(mine))
-        assert comm.shared_buffer(4, torch.float32) is None
-        assert DataParallel(Layers()).strategy == "flat"  # no memory is shared over a link
-    counted = [message for message in ledger.messages if message.name != "receive"]
-    return kinds, (total.tolist(), into.tolist(), mine.tolist()), len(counted) - len(link.messages)
-
-
 def made_before(number, size):
     """What shared memory and its users give, without a link and behind one; every counted message took the link."""
     buffer, part = comm.shared_buffer(4, torch.float32), torch.empty(4 // size)
@@ -115,30 +86,6 @@ def _pass_on(number, size):
     sending.wait()
 
 
-def down_a_tree(number, size):
-    """When a broadcast from rank 0 began there, and ended here, on the host's clock."""
-    with comm.slow_link(LATENCY_S):
-        comm.barrier()
-        start = time.monotonic()
-        comm.tree_broadcast(torch.ones(1))
-        return start, time.monotonic()
-
-
-def overlapped(number, size):
-    """Whether a message was through before its time, its sum, and whether it was through while the rank worked."""
-    tensor = torch.ones(1)
-    with comm.slow_link(LATENCY_S) as link:
-        message = comm.all_reduce_async(tensor)
-        early = message.done() and time.monotonic() < link.messages[0][1]
-        for _ in range(200):  # work, until the message is through
-            time.sleep(LATENCY_S)
-            if message.done():
-                break
-        waited_from = time.monotonic()
-        message.wait()
-    return early, tensor.item(), waited_from >= link.messages[0][1]
-
-
 class Layers(nn.Module):
     def __init__(self):
         super().__init__()
@@ -150,19 +97,55 @@ class Layers(nn.Module):
         return x.sum()
 
 
-def test_every_message_takes_its_time_and_arrives_as_it_is():
-    for kinds, results, uncounted in comm.launch(behind_a_link, 2, backend="gloo", timeout_s=60):
-        assert {name for name, seconds in kinds.items() if seconds < LATENCY_S} == set()
-        assert kinds["ring"] >= 2 * LATENCY_S
-        assert results == ([3.0] * 4, [1.0] * 4, [3.0] * 4)
-        assert uncounted == 0
+@on_ranks(2)
+def test_every_message_takes_its_time_and_arrives_as_it_is(number, size):
+    seconds, mine = {}, torch.full((4,), float(number + 1))
+
+    def timed(name, call):
+        comm.barrier()
+        start = time.monotonic()
+        call()
+        seconds[name] = time.monotonic() - start
+
+    total, into = mine.clone(), mine.clone()
+    outside, inside = made_before(number, size)
+    assert inside == outside
+    with comm.slow_link(LATENCY_S) as link, comm.record_messages() as ledger:
+        timed("barrier", comm.barrier)
+        timed("all_reduce", lambda: comm.all_reduce(total))
+        timed("broadcast", lambda: comm.broadcast(into))
+        timed("objects", lambda: comm.all_gather_object(number))
+        timed("pair", lambda: _pass_on(number, size))
+        timed("ring", lambda: comm.ring_all_reduce(mine))
+        assert comm.shared_buffer(4, torch.float32) is None
+        assert DataParallel(Layers()).strategy == "flat"  # no memory is shared over a link
+    assert min(seconds.values()) >= LATENCY_S and seconds["ring"] >= 2 * LATENCY_S
+    assert (total.tolist(), into.tolist(), mine.tolist()) == ([3.0] * 4, [1.0] * 4, [3.0] * 4)
+    assert len(link.messages) == len([message for message in ledger.messages if message.name != "receive"])
 
 
-def test_a_tree_pays_the_latency_of_each_hop():
+@on_ranks(4)
+def test_a_tree_pays_the_latency_of_each_hop(number, size):
     """A receive that is posted early hears nothing early: the link is the sender's."""
-    (start, _), *others = comm.launch(down_a_tree, 4, backend="gloo", timeout_s=60)
-    assert [end - start >= hops * LATENCY_S for hops, (_, end) in zip((1, 2, 2), others, strict=True)] == [True] * 3
+    with comm.slow_link(LATENCY_S):
+        comm.barrier()
+        start = time.monotonic()
+        comm.tree_broadcast(torch.ones(1))
+        end = time.monotonic()
+    starts = comm.all_gather_object(start)
+    assert end - starts[0] >= (0, 1, 2, 2)[number] * LATENCY_S  # hops; one clock for the ranks of a host
 
 
-def test_work_hides_a_message():
-    assert comm.launch(overlapped, 2, backend="gloo", timeout_s=60) == [(False, 2.0, True)] * 2
+@on_ranks(2)
+def test_work_hides_a_message(number, size):
+    tensor = torch.ones(1)
+    with comm.slow_link(LATENCY_S) as link:
+        message = comm.all_reduce_async(tensor)
+        assert not (message.done() and time.monotonic() < link.messages[0][1])  # never before its time
+        for _ in range(200):  # work, until the message is through
+            time.sleep(LATENCY_S)
+            if message.done():
+                break
+        waited_from = time.monotonic()
+        message.wait()
+    assert tensor.item() == 2.0 and waited_from >= link.messages[0][1]

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from pllab import comm
+from tests.comm.programs import on_ranks
 
 SIZES = (0, 1, 1023, 2049, 5000, 20_001)
 TYPES = (torch.float32, torch.float64, torch.bfloat16)
@@ -37,51 +38,45 @@ def free_bytes():
     return status.f_bfree * status.f_frsize
 
 
-def sums(number, size):
-    """For every size and type what `_sums_in` says of a new buffer."""
+@on_ranks(2, 3, 4)
+def test_same_sum_as_torch_and_the_same_bits_everywhere(number, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comm.shared_memory, "_BLOCK", 700)  # several blocks in a chunk, the last one shorter
-        return {what: _sums_in(comm.shared_buffer(*what), number) for what in product(SIZES, TYPES)}
+        for what in product(SIZES, TYPES):
+            buffer, generator = comm.shared_buffer(*what), torch.Generator().manual_seed(number)
+            own = buffer.tensor
+            assert not own.any(), what
+            sent = torch.randint(-3, 4, own.shape, generator=generator).to(own.dtype)  # which no type rounds
+            own.copy_(sent)
+            for _ in range(2):  # the second shows that the first was over
+                buffer.all_reduce()
+                comm.all_reduce(sent)
+                assert torch.equal(own, sent), what
+                own.mul_(number + 1)
+                sent.mul_(number + 1)
+            own.copy_(torch.rand(own.shape, generator=generator))
+            buffer.all_reduce()
+            bits = comm.all_gather_object(own.view(torch.uint8).numpy().tobytes())
+            assert len({*bits}) == 1, what
 
 
-def _sums_in(buffer, number):
-    """Whether it begins with zeros, whether two sums are torch's, and whether all ranks have a third to the bit."""
-    own, generator = buffer.tensor, torch.Generator().manual_seed(number)
-    is_right = [not own.any()]
-    sent = torch.randint(-3, 4, own.shape, generator=generator).to(own.dtype)  # which no type rounds
-    own.copy_(sent)
-    for _ in range(2):  # the second shows that the first was over
-        buffer.all_reduce()
-        comm.all_reduce(sent)
-        is_right.append(torch.equal(own, sent))
-        own.mul_(number + 1)
-        sent.mul_(number + 1)
-    own.copy_(torch.rand(own.shape, generator=generator))
-    buffer.all_reduce()
-    bits = comm.all_gather_object(own.view(torch.uint8).numpy().tobytes())
-    return [*is_right, len({*bits}) == 1]
-
-
-def shares_of_sums(number, size):
-    """For every type, whether this rank's shares of two sums of small integers are those of torch's all-reduce, by one
-    message that counts what is summed."""
-    outcome = {}
-    for dtype in TYPES:
+@on_ranks(2, 3, 4)
+def test_every_rank_gets_its_share_of_the_sum_by_one_message_that_counts_what_is_summed(number, size):
+    """Small integers, against torch's all-reduce."""
+    for dtype, length in product(TYPES, (1000, 700)):  # all numbers, and the first ones only
         buffer = comm.shared_buffer(size * 1000, dtype)
-        for length in (1000, 700):  # all numbers, and the first ones only
-            sent = torch.randint(-3, 4, (size * length,), generator=torch.Generator().manual_seed(number)).to(dtype)
-            buffer.tensor[: size * length].copy_(sent)
-            with comm.record_messages() as ledger:
-                buffer.reduce_scatter_async(part := torch.empty(length, dtype=dtype)).wait()
-            counted = [comm.Message("reduce_scatter", tuple(sent.shape), sent.nbytes, None, 0)]
-            comm.all_reduce(sent)
-            is_sum = torch.equal(part, sent[number * length :][:length])
-            outcome[dtype, length] = is_sum and ledger.messages == counted
-    return outcome
+        sent = torch.randint(-3, 4, (size * length,), generator=torch.Generator().manual_seed(number)).to(dtype)
+        buffer.tensor[: size * length].copy_(sent)
+        with comm.record_messages() as ledger:
+            buffer.reduce_scatter_async(part := torch.empty(length, dtype=dtype)).wait()
+        assert ledger.messages == [comm.Message("reduce_scatter", tuple(sent.shape), sent.nbytes, None, 0)]
+        comm.all_reduce(sent)
+        assert torch.equal(part, sent[number * length :][:length]), (dtype, length)
 
 
-def sums_in_turn(number, size):
-    """Eight sums in two buffers in turn, each read when the next is written; in some turns a rank reads late."""
+@on_ranks(2, 3, 4)
+def test_with_two_buffers_in_turn_nobody_writes_what_another_has_yet_to_read(number, size):
+    """Eight sums, each read when the next is written; in some turns a rank reads late."""
     buffers, sums, under_way = [comm.shared_buffer(size * 1000, torch.float32) for _ in range(2)], [], []
     for turn in range(8):
         time.sleep(0.02 if turn % size == number else 0)
@@ -91,28 +86,33 @@ def sums_in_turn(number, size):
         sums.append(torch.empty(1000))
         under_way = [buffers[turn % 2].reduce_scatter_async(sums[-1])]
     under_way[0].wait()
-    return [part.unique().tolist() for part in sums]
+    assert [part.unique().tolist() for part in sums] == [[size * 10 * turn + sum(range(size))] for turn in range(8)]
 
 
-def share_and_let_go(number, size):
-    """One sum of two ranks with its ledger, what is mapped and open before and after, and other sizes refused."""
+@on_ranks(2)
+def test_the_mappings_go_with_the_buffer_and_the_ledger_has_one_message(number, size):
     buffer = comm.shared_buffer(5000, torch.float64)
     with comm.record_messages() as ledger:
         buffer.all_reduce()
+    assert ledger.messages == [comm.Message("all_reduce", (5000,), 40_000, None, 0)]
+    assert [line.endswith("(deleted)") for line in mappings()] == [True] and not descriptors()
     view = buffer.tensor[:10]
-    mapped = [len(mappings())]
-    nameless = all(line.endswith("(deleted)") for line in mappings())
     comm.barrier()
     del buffer
     gc.collect()
-    mapped.append(len(mappings()))
     view.fill_(1)  # a view keeps the memory
+    assert len(mappings()) == 1
     del view
     gc.collect()
-    mapped.append(len(mappings()))
-    with pytest.raises(ValueError) as caught:
+    assert not mappings()
+
+
+@on_ranks(2)
+def test_ranks_that_ask_for_different_sizes_are_told_so_and_can_go_on(number, size):
+    words = "rank 1 asks for a shared buffer of 6 x torch.float32, rank 0 for 5 x torch.float32; ask for the same on"
+    with pytest.raises(ValueError, match=words):
         comm.shared_buffer(5 + number, torch.float32)
-    return ledger.messages, mapped, nameless, descriptors(), str(caught.value), comm.all_gather_object(comm.rank())
+    assert comm.all_gather_object(number) == [0, 1]
 
 
 SPOILED = [
@@ -123,28 +123,17 @@ SPOILED = [
 ]
 
 
-def refused(number, size):
+@on_ranks(2)
+def test_when_one_rank_cannot_none_gets_memory(number, size):
     """One rank at a time cannot take part, each for another reason; then both can again."""
-    gets = []
     for at, spoiled in enumerate(SPOILED):
         with pytest.MonkeyPatch.context() as patch:
             if number == min(at, 1):  # rank 0 makes room for all
                 patch.setattr(*spoiled)
-            gets.append(comm.shared_buffer(5000, torch.float32))
-        gets.append(len(mappings()) + len(descriptors()))
-    device = torch.device("meta" if number == 1 else "cpu")
-    return [*gets, comm.shared_buffer(5, torch.float32, device), comm.shared_buffer(5, torch.float32) is None]
-
-
-def run_all(number, size):
-    """Every program once, in one group."""
-    return {
-        "sums": sums(number, size),
-        "shares": shares_of_sums(number, size),
-        "in turn": sums_in_turn(number, size),
-        "refused": refused(number, size) if size == 2 else None,
-        "let go": share_and_let_go(number, size) if size == 2 else None,
-    }
+            assert comm.shared_buffer(5000, torch.float32) is None
+        assert not mappings() and not descriptors()
+    assert comm.shared_buffer(5, torch.float32, torch.device("meta" if number == 1 else "cpu")) is None
+    assert comm.shared_buffer(5, torch.float32) is not None
 
 
 def killed(number, size, failing):
@@ -153,42 +142,6 @@ def killed(number, size, failing):
     if number == failing:
         os.kill(os.getpid(), signal.SIGKILL)
     buffer.all_reduce()
-
-
-@pytest.fixture(scope="module")
-def seen():
-    """Per number of ranks, and per rank, what each program returned."""
-    return {size: comm.launch(run_all, size, backend="gloo", timeout_s=60) for size in (2, 3, 4)}
-
-
-def test_same_sum_as_torch_and_the_same_bits_everywhere(seen):
-    for ranks in seen.values():
-        for outcome in ranks:
-            assert [what for what, is_right in outcome["sums"].items() if not all(is_right)] == []
-
-
-def test_every_rank_gets_its_share_of_the_sum(seen):
-    for ranks in seen.values():
-        assert all(all(one["shares"].values()) for one in ranks)
-
-
-def test_with_two_buffers_in_turn_nobody_writes_what_another_has_yet_to_read(seen):
-    for size, ranks in seen.items():
-        sums = [[float(size * 10 * turn + sum(range(size)))] for turn in range(8)]
-        assert [one["in turn"] for one in ranks] == [sums] * size
-
-
-def test_the_mappings_go_with_the_buffer_and_the_ledger_has_one_message(seen):
-    sentence = (
-        "rank 1 asks for a shared buffer of 6 x torch.float32, rank 0 for 5 x torch.float32; "
-        "ask for the same on every rank"
-    )
-    message = comm.Message("all_reduce", (5000,), 40_000, None, 0)
-    assert [one["let go"] for one in seen[2]] == [([message], [1, 1, 0], True, [], sentence, [0, 1])] * 2
-
-
-def test_when_one_rank_cannot_none_gets_memory(seen):
-    assert [one["refused"] for one in seen[2]] == [[None, 0] * 4 + [None, False]] * 2
 
 
 def test_a_killed_rank_leaves_nothing_behind(nothing_left):

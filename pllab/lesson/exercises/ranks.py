@@ -23,7 +23,7 @@ from typing import Any, Literal, Self
 
 from pllab import comm
 from pllab.comm.errors import is_echo
-from pllab.comm.group_calls import GroupCall, HeardWork, Step, hear_calls
+from pllab.comm.ledger import GroupCall, HeardWork, Step, hear_calls
 from pllab.comm.processes import text_of
 from pllab.lesson.encoding import decode, encode
 from pllab.lesson.exercise import once_a_check
