@@ -270,9 +270,11 @@ def _imported() -> socket.socket:
 
 def _import(names: Iterable[str]) -> None:
     """Import these; a child that needs what cannot be imported says why."""
+    gc.disable()  # as in `pllab.comm.processes`
     for name in names:
         with suppress(Exception):
             importlib.import_module(name)
+    gc.enable()
     gc.freeze()  # collecting garbage would write to this memory, which the children share
 
 
