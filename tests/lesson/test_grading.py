@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -327,18 +328,32 @@ def test_a_check_that_python_cannot_read_is_told(tmp_path):
     assert verdict.first.hint.startswith('No cell of the notebook that Python can read has a check("00.1"')
 
 
+ENDLESS = """
+import tempfile
+from pathlib import Path
+def my_share(items, rank, world_size):
+    Path(tempfile.gettempdir(), "begun").touch()
+    while True:
+        pass
+"""
+
+
 def test_an_interrupt_ends_what_is_being_graded(tmp_path, monkeypatch):
     verdicts = []
 
+    def interrupt(folder):
+        while not list(folder.parent.rglob("begun")):
+            time.sleep(0.05)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
     def interrupted(*given, judge=grading.judge):
-        threading.Timer(1.0, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+        threading.Thread(target=interrupt, args=[given[3]], daemon=True).start()
         verdicts.append(judge(*given))
         return verdicts[-1]
 
     monkeypatch.setattr(grading, "judge", interrupted)
-    path = hand_in(tmp_path / "a.ipynb", ("00.1", "def my_share(items, rank, size):\n    while True: pass", "my_share"))
     with pytest.raises(KeyboardInterrupt):
-        graded(path)
+        graded(hand_in(tmp_path / "a.ipynb", ("00.1", ENDLESS, "my_share")))
     assert [verdict.hint_id for verdict in verdicts] == ["crashed"], "not only at its deadline"
 
 

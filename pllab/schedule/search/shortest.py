@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from pllab.schedule.costs import Costs
 from pllab.schedule.dependencies import Walk
-from pllab.schedule.families.one_way import eager_one_f_one_b, gpipe, one_f_one_b, zb_h1, zb_h2
-from pllab.schedule.model import Schedule, split_backwards
+from pllab.schedule.model import Schedule
 from pllab.schedule.search.greedy import all_rules, play
 from pllab.schedule.search.problem import Rows, SearchProblem
 
@@ -147,13 +146,28 @@ def _rounded(seconds: float) -> float:
 
 
 def _families(work: SearchProblem) -> Iterator[Rows]:
-    """The families that fit in the memory, split; and one micro-batch after the other, which always fits."""
-    yield ("FIW" * work.num_microbatches,) * work.num_stages
-    for family in (one_f_one_b, zb_h1, eager_one_f_one_b, zb_h2, gpipe):
-        schedule = split_backwards(family(work.num_stages, work.num_microbatches))
-        rows = tuple("".join(action.kind for action in row) for row in schedule.rows)
-        if all(map(work.is_order, rows)):
-            yield rows
+    """1F1B, ZB-H1, eager 1F1B, ZB-H2 and GPipe, with no more forwards in flight than fit."""
+    p, m = work.num_stages, work.num_microbatches
+    for ahead, extra, deferred in ((1, 0, 0), (1, 0, 1), (2, -1, 0), (2, -1, 2), (0, m, 0)):
+        yield tuple(_alternating(work, ahead * (p - s) + extra, deferred * s) for s in range(p))
+
+
+def _alternating(work: SearchProblem, ahead: int, deferred: int) -> str:
+    """Forwards up to `ahead`, then I and F in turn; W when more than `deferred` wait or the next F needs memory."""
+    m = work.num_microbatches
+    num_f, num_w = min(ahead, work.most_in_flight), 0
+    row = ["F" * num_f]
+    for num_i in range(1, m + 1):
+        row.append("I")
+        more = num_f < m
+        while num_w < num_i and (
+            num_i - num_w > deferred or (more and not work.fits(num_f - num_i + 1, num_i - num_w))
+        ):
+            row.append("W")
+            num_w += 1
+        row.append("F" * more)
+        num_f += more
+    return "".join(row) + "W" * (m - num_w)
 
 
 def _moved(work: SearchProblem, order: Order, key: Judge, floor: Key, seed: int) -> Order:
