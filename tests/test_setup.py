@@ -128,11 +128,11 @@ def test_no_machine_path_is_committed() -> None:
     assert (found.returncode, found.stdout[:500]) == (1, "")
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_python_runs_as_it_is_pasted(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # the last block writes studio.html
     blocks = re.findall(r"^```python\n(.*?)^```", text_of_all_pages(), flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     exec(compile(blocks[number], f"block {number}", "exec"), {})
 
 

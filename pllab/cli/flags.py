@@ -67,14 +67,16 @@ def check_file(flag: str, path: Path | None, kind: str = "file", *endings: str) 
         endings: the file endings of this kind, if they matter.
 
     Raises:
-        ValueError: the path is a folder, a pipe or a device, cannot be written, or is of another kind.
-        OSError: its folder is not there, or cannot be written to.
+        ValueError: the path is a folder, a pipe or a device, is in a folder that does not exist, cannot be written, or
+            is of another kind.
+        OSError: its folder cannot be written to.
     """
     if path is None:
         return
     name = f"{flag} {str(path)!r}"
     is_kind = not endings or path.suffix.lower() in endings
     require(not plain_file(path).is_dir(), f"{name} is a folder; name a file in it")
+    require(path.parent.is_dir(), f"{name} lies in a folder that does not exist; make it first")
     require(is_kind, f"{name} is no {kind}; end the name in {' or '.join(endings)}")
     require(not path.exists() or os.access(path, os.W_OK), f"{name} cannot be written; name a file of your own")
     tempfile.TemporaryFile(dir=path.parent).close()  # in /proc even root may not, whatever access says

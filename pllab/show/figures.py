@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pllab.arguments import require
 from pllab.show.theme import IN_THE_DARK, INK, LIGHT, PANEL, matplotlib_style, mix
 
 if TYPE_CHECKING:
@@ -58,11 +59,12 @@ class Figure:
         """Write the picture to `path`, as PNG or SVG by its suffix, and return the path.
 
         Raises:
-            KeyError: the suffix is neither `.png` nor `.svg`.
+            ValueError: the suffix is neither `.png` nor `.svg`.
         """
         path = Path(path)
-        is_png = {".png": True, ".svg": False}[path.suffix.lower()]
-        path.write_bytes(self.png if is_png else self.svg.encode())
+        kind = path.suffix.lower()
+        require(kind in (".png", ".svg"), f"cannot save a figure as {path.name!r}; end the name in .png or .svg")
+        path.write_bytes(self.png if kind == ".png" else self.svg.encode())
         return path
 
     def to_html(self) -> str:

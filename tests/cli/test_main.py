@@ -1,4 +1,5 @@
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pllab.cli.measuring import _BENCHES
 from pllab.cli.training import _epoch_line
 from pllab.train import EpochMetrics
 
+TRAINING_PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 TINY = (
     "--samples-per-epoch 16 --validation-samples 8 --batch-size 8 --max-length 16 --n-layer 2 --n-embd 16 "
     "--n-head 2 --vocab-size 260 --num-epochs 1 --device cpu --quiet"
@@ -51,15 +53,17 @@ def test_traceback_on_request():
         main(["trian", "--traceback"])
 
 
-def test_a_run_prints_its_numbers(capsys, tmp_path):
+def test_a_run_prints_its_numbers_and_the_page_on_training_draws_them(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     words = "--num-epochs 2 --max-length 64 --vocab-size 300 --dataset numbers".split()
-    assert main(train("--workdir", str(tmp_path), *words)) == 0
+    assert main(train("--workdir", "workdir", *words)) == 0
     output = capsys.readouterr()
     assert output.err == ""  # quiet
     names = "epoch 1|epoch 2|+-|tokens/s|validation loss|BLEU|single-1.json|samples/s|goodput|utilisation|MiB on a rank"
     assert [name for name in names.split("|") if name not in output.out] == []
     assert "bubble" not in output.out
-    assert (tmp_path / "single-1.json").exists()
+    exec(re.search("```python\n(.*?)```", TRAINING_PAGE.read_text(), re.DOTALL)[1], {})
+    assert all((tmp_path / f"{metric}.png").exists() for metric in ("training_time_s", "tokens_per_s"))
 
 
 def test_an_epoch_takes_as_long_as_its_slowest_rank_and_its_rates_are_added():

@@ -37,7 +37,7 @@ def test_save_by_suffix(tmp_path):
     shown = figure(canvas(), "a line")
     assert shown.save(tmp_path / "line.png").read_bytes() == shown.png
     assert b"<svg" in shown.save(str(tmp_path / "line.SVG")).read_bytes()
-    with pytest.raises(KeyError, match="pdf"):
+    with pytest.raises(ValueError, match="line.pdf"):
         shown.save(tmp_path / "line.pdf")
 
 
