@@ -62,15 +62,20 @@ def keep(exercise: Exercise, solution: Any) -> str:
     """Write an accepted solution into `my_pllab.py`; return a sentence for the verdict."""
     try:
         sections, piece = _read(), _piece(solution)
+        before = "".join(sections.values())
         head = sections.pop("").rstrip()
         borrowed = re.compile(rf"^from pllab\.\S+ import {piece.name}\n", re.MULTILINE)  # by other solutions, until now
         sections = {key: borrowed.sub("", body) for key, body in sections.items()}
-        sections[exercise.id] = _section(exercise, piece, sections)
+        earlier, new = sections.get(exercise.id, ""), _section(exercise, piece, sections)
+        sections[exercise.id] = new
+        after = "\n\n".join([head, *(sections[key].strip() for key in sorted(sections))]) + "\n"
+        lost = _lost(before, after)
+        require(not lost, f"the file would use {lost} where it has none; define it in the cell of the solution too")
         _file().parent.mkdir(parents=True, exist_ok=True)
-        write_whole(_file(), "\n\n".join([head, *(sections[key].strip() for key in sorted(sections))]) + "\n")
+        write_whole(_file(), after)
     except (ValueError, SyntaxError, OSError) as error:
         return f"not in my_pllab.py, because {error}"
-    return "in my_pllab.py"
+    return "in my_pllab.py, in place of your earlier one" if earlier.strip() not in ("", new) else "in my_pllab.py"
 
 
 def mine(exercise_id: str) -> Any:
@@ -251,6 +256,19 @@ def _meanings(text: str) -> Iterator[tuple[str, str]]:
     for node in ast.parse(text).body:
         for name in names_bound(ast.unparse(node)):
             yield name, ast.dump(node)
+
+
+def _lost(before: str, after: str) -> str:
+    """A name of the file that its new text uses and does not have, or has only further down; empty if there is none."""
+    everywhere, above = names_bound(after), frozenset[str]()
+    known = everywhere | names_bound(before)
+    for node in ast.parse(after).body:
+        source = ast.unparse(node)
+        missing = {*names_read(source)} - everywhere | {*names_read(source, at_once=True)} - above
+        if missing & known:
+            return min(missing & known)
+        above |= names_bound(source)
+    return ""
 
 
 def _read() -> dict[str, str]:

@@ -76,15 +76,19 @@ def namespace_of(thing: Any) -> dict[str, Any]:
     return function.__globals__ if function else vars(sys.modules.get(thing.__module__) or builtins)
 
 
-def names_read(source: str) -> list[str]:
-    """The names that some source reads from around it, without the variables of its functions; Python's own too."""
+def names_read(source: str, *, at_once: bool = False) -> list[str]:
+    """The names that some source reads from around it, without the variables of its functions; Python's own too.
+
+    at_once: without those that it reads when a function of it is called.
+    """
     top = symtable.symtable(textwrap.dedent(source), "<solution>", "exec")
     names = [symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()]
     tables = top.get_children()
     while tables:
         table = tables.pop(0)
-        names += [symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()]
-        tables += table.get_children()
+        if not (at_once and table.get_type() == "function"):
+            names += [symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()]
+            tables += table.get_children()
     return list(dict.fromkeys(names))
 
 

@@ -83,6 +83,7 @@ def test_a_better_solution_takes_the_place_of_the_old_one_and_the_rest_stays(fol
     path = folder / "my_pllab.py"
     path.write_text(path.read_text().replace('"""\n\n', '"""\n\n# a word of mine\n\n', 1))
     shorter = "def my_share(items, rank, world_size):\n    return items[rank::world_size]\n"
+    assert kept("00.1", shorter) == "in my_pllab.py, in place of your earlier one"
     assert kept("00.1", shorter) == "in my_pllab.py"
     text = path.read_text()
     assert text.count("def my_share") == text.count("def average_gradients") == text.count("# a word of mine") == 1
@@ -104,11 +105,13 @@ def test_a_solution_that_uses_an_earlier_one_does_not_repeat_it():
     assert keep(find("00.1"), names["my_share"]) == "in my_pllab.py"
     assert (home() / "my_pllab.py").read_text().count("def average_gradients") == 1
     better = "def average_gradients(model):\n    return None\n"
-    assert kept("05.2", better, "average_gradients") == "in my_pllab.py"
+    assert kept("05.2", better, "average_gradients") == "in my_pllab.py, in place of your earlier one"
     later = "def tokens(items):\n    average(None)\n    return items\n"
     assert kept("05.3", later, "tokens", average=mine("05.2")) == "in my_pllab.py"
     assert "average = average_gradients\n" in (home() / "my_pllab.py").read_text()
     assert alone("my_pllab.tokens([1]), my_pllab.my_share([2], 0, 1)") == "[1] [2]"
+    told = "not in my_pllab.py, because the file would use average_gradients where it has none; define it in the"
+    assert kept("00.1", later, "tokens", average=mine("05.2")).startswith(told), "00.1 stands above 05.2"
 
 
 def test_what_cannot_be_kept_is_said():
@@ -162,7 +165,7 @@ def test_a_solution_works_as_before_when_one_that_shares_a_helper_is_replaced():
     helper = "class Base:\n    step = 1\ndef flat(n):\n    return n + Base.step\n"
     for number, name in (("05.2", "two"), ("05.1", "one")):
         assert kept(number, f"{helper}def {name}(n):\n    return flat(n)", name) == "in my_pllab.py"
-    assert kept("05.1", "def one(n):\n    return n", "one") == "in my_pllab.py"
+    assert kept("05.1", "def one(n):\n    return n", "one").endswith("in place of your earlier one")
     assert alone("my_pllab.one(1), my_pllab.two(1)") == "1 2"
 
 
