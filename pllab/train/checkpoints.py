@@ -156,8 +156,18 @@ def _joined(
         if key in mine:
             parameter, part = mine[key]
             whole = join(parameter, part, mesh) if part.ndim else part
-            whole = whole.cpu()  # a GPU's number means another one on another host
-        yield key, next(each for each in comm.all_gather_object(whole, group) if each is not None)
+        yield key, _of_any_stage(whole, group)
+
+
+def _of_any_stage(whole: torch.Tensor | None, group: comm.Group | None) -> torch.Tensor:
+    """Send a tensor that the ranks of one or several stages have to the ranks of all stages."""
+    outlines = comm.all_gather_object(None if whole is None else (whole.shape, whole.dtype), group)
+    holder, (shape, dtype) = next((number, each) for number, each in enumerate(outlines) if each is not None)
+    if whole is None:
+        whole = torch.empty(shape, dtype=dtype, device=comm.own_device())
+    if len(outlines) > 1:
+        comm.broadcast(whole, holder, group)
+    return whole
 
 
 def _write(

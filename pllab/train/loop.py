@@ -16,8 +16,9 @@ import torch
 from torch.profiler import profile, schedule, supported_activities
 
 from pllab import comm
+from pllab.arguments import require
 from pllab.comm.devices import describe_machine, synchronize
-from pllab.data import Collate, partition_dataset
+from pllab.data import IGNORED, Collate, partition_dataset
 from pllab.pipeline.lanes import every_lane
 from pllab.simulate import simulate
 from pllab.timeline import Timeline
@@ -82,6 +83,8 @@ class _Loop:
         self.share = self.config.share_of(comm.rank()), self.config.dp
         self.collate = Collate(self.corpus.tokenizer, self.config.max_length)
         rows = [self.collate.encode(example) for example in self.corpus.training]
+        has_targets = any(label != IGNORED for row in rows for label in row.labels[1:])
+        require(has_targets, f"max_length {self.config.max_length} cuts off every target; give a larger max_length")
         options: Any = {"collate_fn": self.collate, "seed": self.config.seed, "remainder": "drop"}
         self.loader = partition_dataset(*self.share, rows, self.config.batch_size, **options)
         self.validation = [self.collate.encode(example) for example in self.corpus.validation]
@@ -93,8 +96,11 @@ class _Loop:
             path, done = found
             load_checkpoint(path, self.trainer)
         self.trainer.updates.begin(self.config.num_epochs * length, done)
-        self.first = done // length
-        for number in range(self.first, self.config.num_epochs):
+        self.recorded = (done + 2) // length  # the first epoch with three steps
+        most = min(length, self.config.num_epochs * length - done)
+        too_few = f"profile records the second and third step of an epoch, and none has more than {most} to take"
+        require(self.config.profile is None or most >= 3, f"{too_few}; give more num_epochs or a smaller batch_size")
+        for number in range(done // length, self.config.num_epochs):
             metrics, of_epoch = self.epoch(number, max(done, number * length))
             epochs.append(metrics)
             steps += of_epoch
@@ -112,7 +118,7 @@ class _Loop:
         self.trainer.model.train()
         synchronize()
         self.start = time.perf_counter()
-        with profiled(self.config.profile if number == self.first else None) as end_step:
+        with profiled(self.config.profile if number == self.recorded else None) as end_step:
             for batch in islice(self.loader, skipped, None):
                 self.step(batch)
                 end_step()

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from pllab import comm
 from pllab.arguments import require
-from pllab.comm.devices import compute_threads, gpu_backend
+from pllab.comm.devices import compute_threads, gpu_backend, is_gpu
+from pllab.show.theme import count_of
 from pllab.train.checkpoints import checkpoints_in, open_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import Corpus, devices_of, load_corpus
@@ -71,12 +72,24 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress = l
         on_progress: as for `train`, but only for this rank.
 
     Raises:
-        ValueError: the axes do not fit the group, or ranks differ in what they are given or find, which all of them
-            refuse; or as for `train`.
+        ValueError: axes or device do not fit the group, or ranks differ in what they are given or find, which all of
+            them refuse; or as for `train`.
     """
     corpus, found = _open_run(config)
+    _check_group(config)
     with compute_threads(config.num_threads):
         return train_rank(config, corpus, found, backend, on_progress)
+
+
+def _check_group(config: TrainConfig) -> None:
+    """Refuse axes of another size than the group, and a device that the group does not compute on."""
+    axes, number = f"dp {config.dp} x tp {config.tp} x pp {config.pp} is {config.world_size}", comm.world_size()
+    wrong_size = f"the group has {count_of(number, 'rank')}, but {axes}; give axes whose product is {number}"
+    require(config.world_size == number, wrong_size)
+    device = comm.own_device()
+    told = f"device is {config.device!r}, and this group computes on {device} ({comm.backend_name()})"
+    fits = config.device in ("auto", "cuda" if is_gpu(device) else "cpu")
+    require(fits, f"{told}; take 'auto', or set up a group on that device")
 
 
 def _describe_backend(config: TrainConfig) -> str:

@@ -39,6 +39,7 @@ from pllab.pipeline import LaneExecutor, balance, calibrate, tied_weights
 from pllab.pipeline.batches import scatter_evenly
 from pllab.pipeline.engine import ActionTimes
 from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
+from pllab.simulate import Costs
 from pllab.timeline import Timeline
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import Updates, build_model, devices_of
@@ -256,7 +257,7 @@ def schedule_of(
         config: names the schedule.
         vocab_size: entries of the vocabulary.
         devices: the lanes, or the device of this rank.
-        mesh: the ranks, all of which call it and run all stages in turn to measure them; none for lanes.
+        mesh: the ranks, all of which call it; none for lanes.
     """
     rows = config.batch_size // config.dp
     if config.mode == "model_parallel":
@@ -269,14 +270,30 @@ def schedule_of(
         return family.make(config.pp, num_parts)
     measured = max(num_parts, 2 * config.pp)
     options: Any = {"num_microbatches": measured, "repeats": 2, "timeout_s": config.timeout_s, "devices": devices}
-    # Of ranks, copies, which go with the calibration: on a GPU the stages of others would stay there.
-    chain = stages if mesh is None else [stage.to(devices[0]) for stage in deepcopy(list(stages))]
     with fork_rng(devices[0]):
         ids = torch.randint(vocab_size, (measured * max(1, rows // num_parts), config.max_length))
-        costs = calibrate(chain, (ids, ids), ids, mean_loss, num_ranks=len(devices), **options)
+        if mesh is None:
+            costs = calibrate(stages, (ids, ids), ids, mean_loss, num_ranks=config.pp, **options)
+        else:
+            costs = _costs_of_ranks(stages, ids, options, comm.group_of(mesh, "pp"))
     limit = float(config.pp) if config.memory_limit is None else config.memory_limit
-    of_rank_0 = comm.all_gather_object(costs)[0]  # all pipelines take the same schedule
-    return zero_bubble(config.pp, num_parts, of_rank_0, limit)
+    return zero_bubble(config.pp, num_parts, costs, limit)
+
+
+def _costs_of_ranks(
+    stages: Sequence[nn.Sequential], ids: torch.Tensor, options: dict[str, Any], group: comm.Group | None
+) -> Costs:
+    """Each rank times its own stage, after the embedding and before the head, which make its input and its loss."""
+    own, last = comm.rank(group), len(stages) - 1
+    # Copies, which go with the calibration: on a GPU the rank's own would stay there.
+    before = [deepcopy(stages[0][:1])] if own > 0 else []
+    after = [deepcopy(stages[last][-1:])] if own < last else []
+    chain = [stage.to(options["devices"][0]) for stage in (*before, stages[own], *after)]
+    costs = calibrate(chain, (ids, ids), ids, mean_loss, num_ranks=1, **options)
+    mine = [costs.duration(len(before), kind) for kind in (Kind.F, Kind.I, Kind.W, Kind.B)]
+    forward, backward_input, backward_weight, backward = zip(*comm.all_gather_object(mine, group), strict=True)
+    of_ranks = Costs(forward, backward_input, backward_weight, backward=backward)
+    return comm.all_gather_object(of_ranks)[0]  # all pipelines take the same schedule
 
 
 def mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

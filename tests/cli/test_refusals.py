@@ -31,6 +31,7 @@ def refusal(capsys):
         ("scale --world-size 1000000000000 --dp 1000000000000", "1000000000000; give a whole number from 1 to 131072"),
         ("train --mode tensor", "argument --mode: invalid choice: 'tensor'"),
         ("train --vocab-size 8", "vocab_size 8"),
+        ("train --dataset numbers --max-length 2", "max_length 2"),
         ("train --dataset shakespeare", "'shakespeare' is not known; give one of docs, numbers, iwslt14-de-en, tinysh"),
         ("train --workdir taken", "File exists (taken/single-1)"),
         ("train --mode pipeline --world-size 9", "9 stages are more than the 4 layers; use at most 4 devices"),

@@ -1,5 +1,6 @@
 """`--profile`: torch's own traces of a pipeline, read back by `pllab.traces`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +40,31 @@ def test_the_traces_have_the_schedules_rows(axes: dict[str, Any], num_files: int
     assert recorded.timeline.makespan > 0
     again = [span.action for span in recorded.timeline.spans if span.action.kind == "R"]
     assert len(again) == (2 * 4 if "recompute" in axes else 0)  # work, and not idle: one before each backward
+
+
+def test_a_resumed_run_is_recorded_in_its_first_epoch_with_enough_steps(tmp_path: Path) -> None:
+    """One step of an epoch is left, which a restarted run is not refused for, unless it is the last epoch."""
+
+    class Fault(Exception):
+        pass
+
+    def fail(event: dict[str, Any]) -> None:
+        if event["step"] == 3:
+            raise Fault
+
+    options = SMALL | LANES | {"num_epochs": 2, "profile": str(tmp_path / "traces"), "workdir": str(tmp_path / "work")}
+    saving = TrainConfig(**options, checkpoint=True, checkpoint_interval=1, resume=True)
+    with pytest.raises(Fault):
+        train(saving, fail)
+    recorded = tmp_path / "traces" / "rank0.json"
+    recorded.unlink()
+    with pytest.raises(ValueError, match="and none has more than 1 to take; give more num_epochs"):
+        train(replace(saving, num_epochs=1))
+    assert len(train(saving).steps) == 1 + 3
+    assert recorded.exists()
+
+
+def test_a_run_of_two_steps_is_refused_before_the_first(tmp_path: Path) -> None:
+    options = SMALL | LANES | {"batch_size": 12, "profile": str(tmp_path / "traces"), "workdir": str(tmp_path)}
+    with pytest.raises(ValueError, match="second and third step of an epoch, and none has more than 2 to take"):
+        train(TrainConfig(**options), lambda _: pytest.fail("a step ran"))

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from pllab.comm import launch
+from pllab.comm.group import counted_rank
 from pllab.train import TrainConfig, loop, train, train_as_rank
 from tests.train.sizes import LANES, NUMBERS, TINY
 
@@ -25,8 +26,15 @@ def test_a_folder_in_the_place_of_the_result_is_told_before_a_step(tmp_path):
         train(config)
 
 
+def test_axes_of_another_size_than_the_group_are_refused(tmp_path):
+    config = TrainConfig(**NUMBERS, mode="pipeline", world_size=2, workdir=str(tmp_path))
+    with pytest.raises(ValueError, match="the group has 1 rank, but dp 1 x tp 1 x pp 2 is 2; give axes whose product"):
+        train_as_rank(config, "gloo")
+
+
 DIFFERENT = {
     "learning_rate is 0.1 on rank 0 and 0.2 on rank 1": ({"learning_rate": 0.1}, {"learning_rate": 0.2}),
+    "mode is 'data_parallel' on rank 0 and 'single' on rank 1": ({}, {"mode": "single", "world_size": 1}),
     "data is '.*' on rank 0 and '.*' on rank 1": ({"dataset": "texts.jsonl", "name": "other"},) * 2,
     "newest checkpoint is None on rank 0 and 'step-00000002' on rank 1": ({"num_epochs": 2},) * 2,
 }
@@ -52,6 +60,14 @@ def test_ranks_that_differ_are_refused_all_with_one_sentence(tmp_path):
     mine, theirs = launch(refusals, 2, tmp_path, backend="gloo", timeout_s=60.0)
     assert mine == theirs
     assert all(map(re.match, DIFFERENT, mine)), mine
+
+
+@pytest.mark.parametrize(("asked", "computes"), [("cuda", "cpu"), ("cpu", "cuda:0")])
+def test_a_group_that_computes_elsewhere_than_asked_is_refused(asked, computes, monkeypatch, tmp_path):
+    monkeypatch.setattr("pllab.comm.own_device", lambda: torch.device(computes))
+    words = f"device is '{asked}', and this group computes on {computes}.*; take 'auto'"
+    with counted_rank(0, 2), pytest.raises(ValueError, match=words):
+        train_as_rank(TrainConfig(**NUMBERS | {"dp": 2, "device": asked, "workdir": str(tmp_path)}), "its reason")
 
 
 def seeds_at_dropout(rank, world_size, config):
@@ -99,13 +115,18 @@ def test_the_loss_falls_and_every_step_is_counted(tmp_path):
     assert json.loads(result.config.result_file.read_text())["validation_loss"] == pytest.approx(result.validation_loss)
 
 
-def test_a_row_whose_source_fills_it_is_passed_over(tmp_path):
-    rows = [{"de": "eins " * (1 if number else 30), "en": "one"} for number in range(20)]
+@pytest.mark.parametrize("num_long", [1, 4])
+def test_a_row_whose_source_fills_it_is_passed_over_and_nothing_but_such_rows_is_refused(num_long, tmp_path):
+    rows = [{"de": "eins " * (30 if number < num_long else 1), "en": "one"} for number in range(20)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = NUMBERS | {"dataset": str(tmp_path / "rows.jsonl"), "batch_size": 1, "samples_per_epoch": 4}
     config = TrainConfig(**options, num_epochs=2, tensorboard=True, checkpoint=True, workdir=str(tmp_path))
-    losses = train(config).step_losses
-    assert [sum(map(math.isnan, losses[start : start + 4])) for start in (0, 4)] == [1, 1]
+    if num_long == 4:
+        with pytest.raises(ValueError, match="max_length 24 cuts off every target; give a larger max_length"):
+            train(config)
+    else:
+        losses = train(config).step_losses
+        assert [sum(map(math.isnan, losses[start : start + 4])) for start in (0, 4)] == [1, 1]
 
 
 @pytest.mark.exhaustive
