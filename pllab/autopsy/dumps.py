@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pllab.arguments import plain_file, require
-from pllab.autopsy.records import MARK, Call, Record
+from pllab.autopsy.records import MARK, Call, Record, checked
 
 
 def read_records(paths: Sequence[Path]) -> list[Record]:
@@ -103,7 +103,7 @@ def _call(entry: Mapping[str, Any]) -> Call:
     ended = entry.get("time_discovered_completed_ns") or 0
     frames = [_line(frame) for frame in entry.get("frames") or ()]
     own = [line for line in frames if not line.startswith(("distributed_c10d.py", "c10d_logger.py"))]
-    return Call(
+    call = Call(
         number=entry["record_id" if is_p2p else "collective_seq_id"],
         name=name,
         shape=_shape(sizes),
@@ -116,6 +116,7 @@ def _call(entry: Mapping[str, Any]) -> Call:
         group=" ".join(map(str, entry["process_group"])),
         order=entry["collective_seq_id"],
     )
+    return checked(call)
 
 
 def _name_and_peer(text: str) -> tuple[str, int | None]:

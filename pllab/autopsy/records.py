@@ -4,11 +4,12 @@ A record is a value: it is written by `pllab.comm.record_flight` while a rank ru
 flight recorder; after that the rank is no longer needed to say what happened.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pllab.arguments import whole_number
+from pllab.arguments import require, whole_number
 
 Kind = tuple[Any, ...]
 """What must be the same on all ranks that take part in a call: name, shape, dtype, root and group."""
@@ -122,10 +123,22 @@ class Record:
         if found[MARK] != VERSION:
             raise ValueError(f"it is a record of version {found[MARK]!r}, and this pllab reads version {VERSION}")
         return cls(
-            rank=found["rank"],
+            rank=whole_number("rank", found["rank"], least=0),
             world_size=whole_number("world_size", found["world_size"], most=_MOST_RANKS),
-            calls=tuple(Call(**{**call, "shape": tuple(call["shape"])}) for call in found["calls"]),
+            calls=tuple(checked(Call(**{**call, "shape": tuple(call["shape"])})) for call in found["calls"]),
             state=found["state"],
             caught=tuple(Caught(**one) for one in found["caught"]),
             stack=tuple(found["stack"]),
         )
+
+
+def checked(call: Call) -> Call:
+    """The call of a foreign record, if what is compared and sorted is numbers.
+
+    Raises:
+        ValueError: its number or its place is no whole number, or a time is not finite.
+    """
+    whole_number("the number of a call", call.number, least=0)
+    whole_number("the order of a call", call.order, least=0)
+    require(math.isfinite(call.started_s) and math.isfinite(call.finished_s or 0), "a time is not finite")
+    return call

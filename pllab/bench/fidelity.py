@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from pllab import comm
+from pllab.arguments import whole_number
 from pllab.bench.measure import Spread
 from pllab.bench.workloads import Layers, PipelineWorkload, row_loss
 from pllab.comm.devices import describe_machine
@@ -75,6 +76,7 @@ def bench_fidelity(
         RankError: a number cannot be measured, or all of it takes more than 30 minutes.
     """
     # In a process of its own, because the layers compute with one thread.
+    whole_number("repeats", repeats)
     return comm.launch(_measure, 1, workload, microbatches, repeats, backend="gloo", timeout_s=1800.0)[0]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pllab.arguments import require, whole_number
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of
 from pllab.models.layers import cut
 from pllab.pipeline import balance
@@ -19,6 +20,9 @@ class Workload:
     """A GPT-2 and the batch of one rank: `Workload(num_layers=12, width=768, num_heads=12)` is GPT-2 124M.
 
     The default computes little for its 21 MB of gradients, so that the cost of sending them shows.
+
+    Raises:
+        ValueError: a size is below 1, or the heads do not divide the width.
     """
 
     num_layers: int = 6
@@ -33,6 +37,14 @@ class Workload:
     """Rows of the batch."""
     num_tokens: int = 192
     """Tokens of a row."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            whole_number(name, value)
+        require(
+            self.width % self.num_heads == 0,
+            f"width is {self.width}, which {self.num_heads} heads do not divide; give a multiple",
+        )
 
     @property
     def tokens(self) -> int:
@@ -54,7 +66,11 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineWorkload(Workload):
-    """The blocks of a GPT-2, and a batch in micro-batches of one size."""
+    """The blocks of a GPT-2 and a batch in micro-batches: `PipelineWorkload(num_layers=12, width=768, num_heads=12)`.
+
+    Raises:
+        ValueError: as `Workload`, or the batch cannot be cut into micro-batches of one size.
+    """
 
     num_layers: int = 8
     """Transformer blocks."""
@@ -63,7 +79,15 @@ class PipelineWorkload(Workload):
     num_tokens: int = 128
     """Tokens of a row."""
     num_microbatches: int = 8
-    """Micro-batches that the batch is cut into; they divide its rows."""
+    """Micro-batches that the batch is cut into."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.batch_size % self.num_microbatches == 0,
+            f"batch_size is {self.batch_size} and cannot be cut into {self.num_microbatches} micro-batches of one "
+            "size; give a multiple of num_microbatches",
+        )
 
 
 class Layers:

@@ -28,7 +28,7 @@ def run(config: TrainConfig, *, quiet: bool = False) -> None:
     given = torchrun_rank()
     is_first = given is None or given[0] == 0
     try:
-        with progress_bar(config.num_epochs, is_hidden=quiet or not is_first) as on_progress:
+        with progress_bar(config, is_hidden=quiet or not is_first) as on_progress:
             result = train(config, on_progress) if given is None else _train_as(given, config, on_progress)
     except NothingLeftError as nothing:  # what a restarted job needs to hear is that it has ended well
         if is_first:
@@ -49,13 +49,13 @@ def _train_as(given: tuple[int, int], config: TrainConfig, on_progress: OnProgre
 
 
 @contextmanager
-def progress_bar(num_epochs: int, is_hidden: bool = False) -> Iterator[OnProgress]:
+def progress_bar(config: TrainConfig, is_hidden: bool = False) -> Iterator[OnProgress]:
     """Yield what shows the events of `pllab.train.train` as a bar on stderr, that of rank 0: all ranks keep pace.
 
-    In a log file it is drawn only every few seconds.
+    In a log file it is drawn only every few seconds. Until the first step it names the data set, which may be large.
     """
-    often = 0.1 if sys.stderr.isatty() else 5.0
-    with tqdm(disable=is_hidden, unit="step", mininterval=often, dynamic_ncols=True) as bar:
+    often, first = 0.1 if sys.stderr.isatty() else 5.0, f"reading data set {config.dataset!r}"
+    with tqdm(desc=first, disable=is_hidden, unit="step", mininterval=often, dynamic_ncols=True) as bar:
 
         def show(event: dict[str, Any]) -> None:
             """Move the bar; a new epoch starts it again."""
@@ -65,7 +65,7 @@ def progress_bar(num_epochs: int, is_hidden: bool = False) -> Iterator[OnProgres
                 bar.reset()
             bar.n, bar.total = event["step"], event["num_steps"]
             rate = event["tokens"] / event["seconds"] if event["seconds"] else 0.0
-            bar.set_description_str(f"epoch {event['epoch'] + 1}/{num_epochs}", refresh=False)
+            bar.set_description_str(f"epoch {event['epoch'] + 1}/{config.num_epochs}", refresh=False)
             bar.set_postfix_str(f"rank 0: loss {event['loss']:.3f}, {rate:,.0f} tokens/s", refresh=False)
             bar.update(0)
             if event["step"] == event["num_steps"]:

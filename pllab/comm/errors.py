@@ -4,9 +4,12 @@ A failing rank makes its peers fail a moment later ("connection closed by peer")
 from such echoes, so that the reader sees the cause.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+import torch.distributed as dist
 
 from pllab.comm.ledger import uncounted
 
@@ -16,6 +19,8 @@ _PEER_GONE = re.compile(
     r"|remote peer|peer .{0,40}closed|process exited",
     re.IGNORECASE,
 )
+_NOT_CARRIED = re.compile(r"No backend type associated with device type (\w+)")
+_PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 _TOO_LATE = re.compile(r"timed? ?out|timeout", re.IGNORECASE)
 
 
@@ -67,6 +72,9 @@ def in_words(operation: str, rank: int) -> Iterator[None]:
     Example: `[.../gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:24567` becomes
     `all_reduce on rank 0 failed because another rank went away ...`. Other errors pass unchanged. Every call of
     torch.distributed in this room is in such a block, and the ledger does not count it twice.
+
+    Raises:
+        ValueError: the backend does not carry tensors of this device, as nccl carries no CPU tensors.
     """
     with translated(operation, rank), uncounted():
         yield
@@ -78,6 +86,18 @@ def translated(operation: str, rank: int) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        if found := _NOT_CARRIED.search(str(error)):
+            raise ValueError(
+                f"{operation} on rank {rank} has a tensor on the device {found[1]}, which the group's backend, "
+                f"{dist.get_backend()}, does not carry; make the tensor on pllab.comm.own_device(), or start the ranks "
+                "with backend='gloo'"
+            ) from error
+        if _PORT_TAKEN.search(str(error)):
+            port = os.environ.get("MASTER_PORT", "")
+            raise OSError(
+                f"{operation} on rank {rank} failed because another program has port {port} (MASTER_PORT); "
+                "start with torchrun --standalone, which picks a free one, or with pllab.comm.launch, which needs none"
+            ) from error
         if _PEER_GONE.search(str(error)):
             raise PeerError(
                 f"{operation} on rank {rank} failed because another rank went away; "

@@ -35,7 +35,17 @@ from pkgutil import resolve_name
 from typing import IO, Any, NoReturn
 
 from pllab.comm.devices import num_gpus
-from pllab.comm.processes import Child, Started, Warm, command, end_children, hold, remove_with_owner, start_child
+from pllab.comm.processes import (
+    END_OF_FOLDER,
+    Child,
+    Started,
+    Warm,
+    command,
+    end_children,
+    hold,
+    remove_with_owner,
+    start_child,
+)
 
 _ROOMS = ("pllab.comm", "pllab.data", "pllab.parallel", "pllab.pipeline", "pllab.models", "pllab.train", "pllab.bench")
 _WITH_A_STEP = "torch._dynamo"  # an optimizer's first step imports it, in a second and a half
@@ -138,6 +148,10 @@ class ForkServer:
 
     def _fork(self, order: dict[str, Any], streams: dict[int, int], pass_fds: Sequence[int]) -> Warm:
         """Let the server fork; its keeper tells the child's number, and later its end."""
+        process = self._waiting[0][0]
+        if process.stdin is not None and not self._within:  # a fenced server ends before its owner does
+            with suppress(OSError):  # until the child has its leash, the server removes its folder, also amid imports
+                os.write(process.stdin.fileno(), os.fsencode(order["folder"] + END_OF_FOLDER))
         end_of_leash, leash = os.pipe()
         stdin = os.fdopen(leash, "wb")
         try:

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -24,7 +25,7 @@ from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore
 from torch.distributed import distributed_c10d as c10d
 
 from pllab import accelerator
-from pllab.arguments import deadline, whole_number
+from pllab.arguments import deadline, require, whole_number
 from pllab.comm.devices import gpu_backend, is_gpu, num_gpus
 from pllab.comm.errors import in_words
 
@@ -191,6 +192,8 @@ def _way_in(
     They meet in a file, at torchrun's port, or in the process's own memory when it is alone.
     """
     if init_file is not None:
+        is_there = Path(init_file).parent.is_dir()  # torch would wait for it
+        require(is_there, f"init_file {str(init_file)!r} is in a folder that does not exist; make the folder first")
         return rank, world_size, partial(FileStore, str(init_file), world_size)
     if (given := torchrun_rank()) is not None:
         if given != (rank, world_size):

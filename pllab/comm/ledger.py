@@ -272,7 +272,7 @@ def traffic(message: Message) -> Fraction:
 
 def note_tensor(name: str, tensor: torch.Tensor, peer: int | None = None, group: ProcessGroup | None = None) -> None:
     """Write the message that carries this tensor into every open ledger."""
-    note(name, tuple(tensor.shape), tensor.nbytes, peer, group)
+    note(name, tuple(tensor.shape), tensor.numel() * tensor.element_size(), peer, group)
 
 
 def note(
@@ -301,4 +301,5 @@ def uncounted() -> Iterator[None]:
 def _note_direct_call(call: GroupCall) -> None:
     """Write a call into every open ledger, unless it is one of this room's."""
     if not _is_counted.get():
-        note(call.name, call.shape, sum(tensor.nbytes for tensor in call.tensors), call.peer, call.group)
+        num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in call.tensors)  # sparse ones too
+        note(call.name, call.shape, num_bytes, call.peer, call.group)

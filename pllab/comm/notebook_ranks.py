@@ -123,8 +123,7 @@ class Ranks:
         """Run the code on all ranks (or on `targets`), wait, and show what they wrote in order of rank.
 
         Raises:
-            ValueError: the code awaits outside of its functions.
-            IndexError: a target is not one of the ranks.
+            ValueError: a target is not one of the ranks, or the code awaits outside of its functions.
             RankError: a rank raised or died; the first line says which one, and what became of the others.
             RanksInterrupted: Ctrl-C, or the notebook's stop button.
             RuntimeError: the ranks have been stopped.
@@ -151,7 +150,10 @@ class Ranks:
         """Send code to engines, wait, and show what they wrote; return their answers, or raise as `execute` does."""
         if self.stopped:
             raise RuntimeError(_STOPPED)
-        targets = range(self.num_ranks) if targets is None else targets
+        everyone = range(self.num_ranks)
+        targets = everyone if targets is None else targets
+        is_known = all(rank in everyone for rank in targets)
+        require(is_known, f"targets is {targets!r}; give ranks from 0 to {everyone[-1]}, or leave it out for all")
         replies = {rank: ask(self._client[rank]) for rank in targets}
         try:
             self._attend(replies)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO
 
 _LEAVE_S = 10.0  # how long the system may take to end a killed process
+END_OF_FOLDER = "\0"  # an owner may also write folders to remove on the leash, each with this at its end
 _on_byte: list[Callable[[bytes], None]] = []  # in a child: called with each byte that the owner writes on the leash
 _folders: list[str] = []  # in a child: what it removes when the owner is gone
 
@@ -225,10 +226,12 @@ def hold(folder: str) -> None:
     os.close(nothing)
 
     def watch() -> None:
+        told = bytearray()
         while byte := os.read(leash, 1):
+            told += byte
             for call in _on_byte:
                 call(byte)
-        for each in _folders:
+        for each in (*_folders, *os.fsdecode(bytes(told)).split(END_OF_FOLDER)[:-1]):
             shutil.rmtree(each, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)
 

@@ -9,7 +9,6 @@ serve them all.
 """
 
 import glob
-import logging
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,8 +19,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pllab.arguments import plain_file
-
-_log = logging.getLogger(__name__)
 
 Fields = Mapping[str, Any]  # a row of a set, by column
 Splits = Mapping[str, Iterable[Fields]]
@@ -140,11 +137,10 @@ def load_examples(
     if name in _EMBEDDED:
         return list(islice(_read_split(_EMBEDDED[name](), split, columns, label), limit))
     place = _place_of(name, label)
-    _log.info("reading %s, split %r", label, split)
     try:
         with TemporaryDirectory(prefix="pllab-") as scratch:  # for the lock files of what is read in place
             splits = _load(name, place, limit, scratch)
-            return list(islice(_read_split(splits, split, columns, label), limit))
+            examples = list(islice(_read_split(splits, split, columns, label), limit))
     except DatasetError:
         raise
     except Exception as error:  # of datasets and all its readers
@@ -153,6 +149,9 @@ def load_examples(
             f"{label} could not be loaded ({type(error).__name__}: {reason}); check the name and the network, "
             f"give a local copy in its place, {_USE_EMBEDDED}"
         ) from error
+    if not examples:
+        raise DatasetError(f"{label} has no text for split {split!r}; give a larger set, {_USE_EMBEDDED}")
+    return examples
 
 
 def _place_of(name: str, label: str) -> Path | None:

@@ -11,7 +11,7 @@ process and four processes with the same seed train on the same samples in the s
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -51,6 +51,9 @@ class Partition(Dataset[T_co]):
 
     def __getitem__(self, position: int) -> T_co:
         return self.data[self.index[position]]
+
+    def __iter__(self) -> Iterator[T_co]:  # by positions alone, an index outside of the data would look like the end
+        return (self.data[i] for i in self.index)
 
 
 class DataPartitioner(Generic[T_co]):

@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 _MOST_ITEMS = 20_000  # of one list; more is a function that never ends
+_MOST_BITS = 10_000  # of a whole number; Python refuses to write one of 4,300 digits
 _MOST_SHOWN = 200
 _SIMPLE = (bool, int, float, str)  # written here once: a union is made anew whenever it is read, for every number sent
 _OF_PARTS = (Mapping, MappingView, Sequence, Set, Iterator)
@@ -84,6 +85,8 @@ def encode(value: Any, calls: list[Call] | None = None) -> Any:
     odd.
     """
     if value is None or isinstance(value, _SIMPLE):  # of a class of the learner's own JSON writes the value alone
+        if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+            return {"odd": ["int", f"a number of {value.bit_length()} bits"]}
         return {"named": [_name(value), [value.value]]} if isinstance(value, Enum) else value
     if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized:
         return {"tensor": _tensor(value)}

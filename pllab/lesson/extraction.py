@@ -50,6 +50,8 @@ def pack_cells(exercise_id: str, source: Source) -> Packed:
         raise
     except BaseException as error:  # SystemExit too: a cell that ends the process has made no function
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        unread = [name for name, lines in source if isinstance(error, NameError) and body_of("".join(lines)) is None]
+        text += f", and Python cannot read {' and '.join(unread)}" if unread else ""
         raise Refused("raised", _RAISED.format(cell=cell.capitalize(), error=text)) from None
     return pack(solution)
 
@@ -76,7 +78,7 @@ class Statement:
 
 def statements(cell: str, source: str) -> Iterator[Statement]:
     """The statements of one cell, with its magics as calls; none if it is not Python, or runs on ranks."""
-    for node in body_of(source):
+    for node in body_of(source) or ():
         try:
             reads, bound = frozenset(names_read(ast.unparse(node))), names_bound(ast.unparse(node))
         except (SyntaxError, RecursionError):  # an await outside of a function
@@ -87,8 +89,8 @@ def statements(cell: str, source: str) -> Iterator[Statement]:
         yield Statement(cell, node, binds, bound.union(_changed(node)), reads, is_import)
 
 
-def body_of(source: str) -> list[ast.stmt]:
-    """The statements of a cell that runs here; none where Python cannot read it."""
+def body_of(source: str) -> list[ast.stmt] | None:
+    """The statements of a cell that runs here; None where Python cannot read it."""
     lines = source.split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if lines[first].startswith("%%"):
@@ -98,7 +100,7 @@ def body_of(source: str) -> list[ast.stmt]:
     for read in (str, _as_python):
         with suppress(SyntaxError, ValueError):
             return ast.parse(read("\n".join(lines))).body
-    return []
+    return None
 
 
 def _as_python(source: str) -> str:

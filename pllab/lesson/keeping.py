@@ -73,7 +73,7 @@ def keep(exercise: Exercise, solution: Any) -> str:
         require(not lost, f"the file would use {lost} where it has none; define it in the cell of the solution too")
         _file().parent.mkdir(parents=True, exist_ok=True)
         write_whole(_file(), after)
-    except (ValueError, SyntaxError, OSError) as error:
+    except (ValueError, OSError) as error:
         return f"not in my_pllab.py, because {error}"
     return "in my_pllab.py, in place of your earlier one" if earlier.strip() not in ("", new) else "in my_pllab.py"
 
@@ -84,7 +84,7 @@ def mine(exercise_id: str) -> Any:
     Example: `average_gradients = mine("05.2")`.
 
     Raises:
-        ValueError: there is neither.
+        ValueError: there is neither, or `my_pllab.py` cannot be read or imported.
     """
     if (name := _names().get(exercise_id)) is not None:
         kept = _imported()
@@ -219,7 +219,7 @@ def source_of(thing: Any) -> str:
     if not any(texts):  # of a class without methods, and of a cell under %%time
         texts = [*("".join(linecache.getlines(name)) for name in list(linecache.cache)), *_cells_run()][::-1]
     for text in texts:
-        for node in reversed(body_of(text)):
+        for node in reversed(body_of(text) or []):
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == thing.__name__:
                 first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
                 return "\n".join(text.split("\n")[first - 1 : node.end_lineno])
@@ -275,16 +275,20 @@ def _read() -> dict[str, str]:
     """The sections of the file by exercise, each with its mark, after the text above them, which has no key.
 
     Raises:
-        SyntaxError: the file, or one of them by itself, is not Python.
+        ValueError: the file cannot be read; or it, or one of them by itself, is not Python.
     """
-    text = _file().read_text(encoding="utf-8-sig") if _file().exists() else _HEAD  # editors of Windows write a BOM
-    marks = [*_MARK.finditer(text)]
-    places = pairwise([0, *(mark.start() for mark in marks), len(text)])
-    keys = ["", *(mark[1] for mark in marks)]
-    sections = {key: text[start:end] for key, (start, end) in zip(keys, places, strict=True)}
-    for name, part in {"my_pllab.py": text, **sections}.items():
-        compile(part, name, "exec", dont_inherit=True)
-    return sections
+    try:
+        text = _file().read_text(encoding="utf-8-sig") if _file().exists() else _HEAD  # editors of Windows write a BOM
+        marks = [*_MARK.finditer(text)]
+        places = pairwise([0, *(mark.start() for mark in marks), len(text)])
+        keys = ["", *(mark[1] for mark in marks)]
+        sections = {key: text[start:end] for key, (start, end) in zip(keys, places, strict=True)}
+        for name, part in {"my_pllab.py": text, **sections}.items():
+            compile(part, name, "exec", dont_inherit=True)
+        return sections
+    except (OSError, ValueError, SyntaxError) as error:
+        way_out = "repair it, or set PLLAB_HOME to another folder"
+        raise ValueError(f"my_pllab.py cannot be read ({error}); {way_out}") from None
 
 
 def _names() -> dict[str, str]:
@@ -300,7 +304,11 @@ def _imported() -> ModuleType:
     importlib.invalidate_caches()
     linecache.checkcache()
     text, module = _file().read_text(encoding="utf-8"), sys.modules.get("my_pllab")
-    if module is None or vars(module).get("__text__") != text:  # another object of a function cannot be pickled
-        module = importlib.reload(module) if module else importlib.import_module("my_pllab")
-        vars(module)["__text__"] = text
+    try:
+        if module is None or vars(module).get("__text__") != text:  # another object of a function cannot be pickled
+            module = importlib.reload(module) if module else importlib.import_module("my_pllab")
+            vars(module)["__text__"] = text
+    except (Exception, SystemExit) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise ValueError(f"my_pllab.py cannot be imported ({told}); repair that line") from None
     return module

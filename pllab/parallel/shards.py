@@ -198,6 +198,10 @@ def layers_of_classes(module: nn.Module, classes: Sequence[type[nn.Module]] | No
         longest = max((each for each in lists if each not in inside), key=len, default=())
         return [layer for part in longest for layer in _called(part)]
     found = [part for part in module.modules() if isinstance(part, tuple(classes))]
+    for wanted in classes:
+        is_there = any(isinstance(part, wanted) for part in found)
+        told = f"{type(module).__name__} has no layer of class {wanted.__name__}"
+        require(is_there, f"{told}; name its own in units")
     inner = {id(part) for each in found for part in each.modules() if part is not each}
     return [each for each in found if id(each) not in inner]
 

@@ -3,6 +3,7 @@
 Nothing keeps the workers in step. They share a process, so packets pass by reference, and between GPUs as copies.
 """
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,6 +57,7 @@ class Lanes:
         self._streams = [GpuStream(device) if is_gpu(device) else HostStream(device) for device in self.devices]
         self._gpus = [stream for stream in self._streams if isinstance(stream, GpuStream)]
         self._workers: Workers | None = None
+        self._process = 0  # whose threads they are: threads do not follow a process into its fork
         self._at_work = threading.Lock()
 
     def __reduce__(self) -> tuple[type["Lanes"], tuple[list[torch.device]]]:
@@ -121,8 +123,8 @@ class Lanes:
         if not self._at_work.acquire(blocking=False):
             raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
         try:
-            if self._workers is None:
-                self._workers = _one_for_each(self.devices)
+            if self._workers is None or self._process != os.getpid():
+                self._workers, self._process = _one_for_each(self.devices), os.getpid()
                 # Also when Python ends: a thread that is inside torch then aborts the process. Answers are not kept.
                 weakref.finalize(self, self._workers._replace(out_queues=[]).close)
             yield self._workers

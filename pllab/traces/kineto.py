@@ -31,7 +31,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pllab.arguments import plain_file
+from pllab.arguments import is_number, plain_file, require, whole_number
 from pllab.schedule import Action, Kind
 
 Event = Mapping[str, Any]
@@ -112,9 +112,17 @@ def read_ranks(path: Path) -> list[RankTrace]:
             pipeline.
     """
     file = _read_file(path)
+    try:
+        return _ranks_in(file)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"a part of {file.name} has another form than torch.profiler's ({error!r})") from None
+
+
+def _ranks_in(file: TraceFile) -> list[RankTrace]:
     info, spans = file.about.get("distributedInfo"), file.spans.get("user_annotation", [])
     if info:
-        return [_rank_trace(file, spans, file.name, info["rank"], info["world_size"])]
+        rank, size = (whole_number(f"{name} in {file.name}", info[name], least=0) for name in ("rank", "world_size"))
+        return [_rank_trace(file, spans, file.name, rank, size)]
     lanes = _lanes(spans)
     if len(lanes) < 2:
         problem = f"{file.name} does not say which rank wrote it (no distributedInfo)"
@@ -156,8 +164,9 @@ def _rank_trace(file: TraceFile, spans: list[Event], name: str, rank: int, size:
     has_gpu = bool(info and info.get("backend") != "gloo" and file.about.get("deviceProperties"))
     on_gpu = info.get("backend") == "nccl" or has_gpu or any(one.kernels for one in work)
     groups = frozenset(frozenset(group["ranks"]) for group in info.get("pg_config", ()) if len(group["ranks"]) > 1)
-    steps = tuple(_steps(work, _profiler_steps(file)))
-    return RankTrace(name, rank, size, groups, file.about.get("baseTimeNanoseconds"), on_gpu, steps)
+    steps, base = tuple(_steps(work, _profiler_steps(file))), file.about.get("baseTimeNanoseconds")
+    base_ns = None if base is None else whole_number(f"baseTimeNanoseconds in {file.name}", base, least=0)
+    return RankTrace(name, rank, size, groups, base_ns, on_gpu, steps)
 
 
 def _work(file: TraceFile, spans: list[Event], thread: Any) -> list[TracedWork]:
@@ -207,8 +216,15 @@ def _correlation(event: Event) -> int | None:
 
 
 def _times_of(event: Event) -> tuple[float, float]:
-    """Start and end of a complete event in microseconds."""
-    return event["ts"], event["ts"] + event["dur"]
+    """Start and end of a complete event in microseconds.
+
+    Raises:
+        ValueError: they are no such times; within some 30,000 years, they are.
+    """
+    start, length = event["ts"], event["dur"]
+    is_time = is_number(start) and is_number(length) and abs(start) < 1e18 and 0 <= length < 1e18
+    require(is_time, f"{event['name']:.60} starts at {start!r:.30} and lasts {length!r:.30} microseconds")
+    return start, start + length
 
 
 @lru_cache(maxsize=1 << 16)

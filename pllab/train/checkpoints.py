@@ -107,7 +107,7 @@ def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, in
     steps = int(path.name.removeprefix("step-"))
     try:
         saved = dict(json.loads((path / _ABOUT).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise _damaged(path, f"{_ABOUT} cannot be read ({type(error).__name__})") from error
     own = {**identity, "steps": steps}
     for name in {**saved, **own}:

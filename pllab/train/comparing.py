@@ -16,6 +16,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pllab import comm
+from pllab.arguments import require
 from pllab.comm.devices import describe_machine, synchronize
 from pllab.comm.shared_memory import held_for_others
 from pllab.show import Figure, chart, figure
@@ -135,6 +136,7 @@ def compare_strategies(
     Raises:
         ValueError: the sizes do not fit the ranks.
     """
+    require(num_steps > _WARMUP, f"num_steps is {num_steps}, and the first {_WARMUP} are not timed; give at least 3")
     sizes = {"batch_size": batch_size, "n_embd": n_embd, "n_head": n_head, "max_length": 64, "vocab_size": 1024}
     fields: dict[str, Any] = {**sizes, "device": "cpu"}
     rows = compared([[TrainConfig(**fields)], list(layouts(num_ranks, **fields))], num_steps, timeout_s)

@@ -6,6 +6,7 @@ each has its meaning below it.
 """
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -131,7 +132,7 @@ class TrainConfig:
     bleu: bool = True
     """Translate validation examples at the end where the data has sources."""
     tensorboard: bool = False
-    """Write losses and rates for TensorBoard too, and the norms of gradients that are clipped."""
+    """Write losses, gradient norms and rates for TensorBoard too."""
     profile: str | None = None
     """Folder for torch's trace of two steps of the first epoch, one file per rank; import reads those of a pipeline."""
 
@@ -183,6 +184,11 @@ class TrainConfig:
         """Whether each device has a process of its own; a pipeline alone runs on lanes."""
         is_torch = self.implementation == "pytorch" and self.world_size > 1
         return self.mode == "data_parallel" or self.dp * self.tp > 1 or is_torch
+
+    @property
+    def norm_limit(self) -> float | None:
+        """Largest gradient norm of a step; infinite if norms are only recorded, none if they are not."""
+        return math.inf if self.tensorboard and self.gradient_clipping is None else self.gradient_clipping
 
     @property
     def num_stages(self) -> int:
@@ -246,6 +252,12 @@ def _refuse_contradictions(config: TrainConfig) -> None:
     mode, dp, tp, pp, zero = config.mode, config.dp, config.tp, config.pp, config.zero
     others = "give 1, or choose data_parallel, model_parallel or pipeline"
     require(mode != "single" or config.world_size == 1, f"world_size is {config.world_size} in mode single; {others}")
+    is_file = config.name is None or bool(re.fullmatch(r"[\w.-]*\w[\w.-]*", config.name))
+    require(is_file, f"name is {config.name!r}; give letters, digits, dots, dashes and underscores")
+    uneven = f"n_embd {config.n_embd} is not divisible by n_head {config.n_head}"
+    require(config.n_embd % config.n_head == 0, f"{uneven}; every head takes an equal share")
+    uneven = f"n_head {config.n_head} is not divisible by tp {tp}"
+    require(config.n_head % tp == 0, f"{uneven}; every rank takes an equal share of the heads")
     is_pipelined = config.is_split and mode != "model_parallel"
     has_effect = {
         "zero": dp > 1,
@@ -264,6 +276,9 @@ def _refuse_contradictions(config: TrainConfig) -> None:
         require(is_used or value == getattr(TrainConfig, name), told)
     uneven = f"batch_size {config.batch_size} is not divisible by dp {dp}"
     require(config.batch_size % dp == 0, f"{uneven}; it counts the examples of all ranks together, so give a multiple")
+    rows, parts = config.batch_size // dp, config.num_microbatches or 1
+    too_many = f"num_microbatches {parts} is more than the {rows} rows of a pipeline's batch"
+    require(parts <= rows, f"{too_many}; give fewer micro-batches or a larger batch_size")
     again = "because every micro-batch would send every gradient or parameter again; give zero 1"
     require(zero < 2 or pp == 1, f"zero {zero} and pp {pp} do not go together, {again}")
     family = FAMILIES.get(config.schedule)  # zero_bubble is none, and splits its backwards too

@@ -92,6 +92,8 @@ class _Loop:
     def run(self, found: tuple[Path, int] | None) -> tuple[list[EpochMetrics], list[StepMetrics]]:
         """Train the steps that come after the checkpoint."""
         done, length, epochs, steps = 0, len(self.loader), list[EpochMetrics](), list[StepMetrics]()
+        few = f"{len(self.corpus.training)} training examples are fewer than the {self.config.dp} ranks of dp"
+        require(length > 0, f"{few}; give more samples_per_epoch, or a larger data set")
         if found:
             path, done = found
             load_checkpoint(path, self.trainer)

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from pllab import comm
 from pllab.arguments import require
@@ -120,6 +121,7 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, tuple[Path, int] | None]:
             "--resume, or name another --workdir"
         )
     folder.mkdir(parents=True, exist_ok=True)
+    TemporaryFile(dir=folder.parent).close()  # the result, after hours, goes there
     corpus, found = load_corpus(config), None
     identity = corpus.identity(config)
     num_steps = identity["steps_per_epoch"]

@@ -6,9 +6,10 @@ the messages; of a pipeline's micro-batches, which are equal, one stands for all
 not of a formula; tests hold them against formulas and real ranks.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
@@ -16,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from pllab import comm, models
-from pllab.arguments import whole_number
+from pllab.arguments import require, whole_number
 from pllab.models.new_gpt2 import gpt2_config
 from pllab.parallel.byte_count import held_bytes
 from pllab.schedule import FAMILIES, FamilyName, Schedule
@@ -31,7 +32,11 @@ _MOST_RANKS = 1 << 17  # torch makes a list of them; a million take minutes
 
 @dataclass(frozen=True)
 class Machine:
-    """The assumed costs of work and messages, for the step time; the defaults are round numbers for an H100 cluster."""
+    """The assumed costs of work and messages, for the step time; the defaults are round numbers for an H100 cluster.
+
+    Raises:
+        ValueError: a number is below 0.
+    """
 
     s_per_flop: float = 2.5e-15
     """Seconds per multiplication or addition of a rank, as measured; 2.5e-15 is 400 TFLOP/s."""
@@ -47,6 +52,10 @@ class Machine:
     """Seconds to start any other message: of a pipeline, of its ends, of all ranks."""
     beta_s: float = 1 / 50e9
     """Seconds per byte of any other message."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            require(0 <= value < math.inf, f"{name} is {value}; give seconds from 0")
 
     def message_s(self, axis: str, num_bytes: float) -> float:
         """Seconds of a message along an axis for which a rank sends this many bytes."""

@@ -128,7 +128,7 @@ class Plain:
                 loss_sum = self._loss_sum(*part)
                 token_weighted(loss_sum, num_targets, total=total).backward()
             sums.append(loss_sum.detach())
-        most = self._config.gradient_clipping
+        most = self._config.norm_limit
         norm = None if most is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step()
         return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm)
@@ -199,7 +199,7 @@ class Pipelined:
                     parameter.grad.mul_(comm.world_size() * num_targets / total)
         if is_shared:
             self.shared.average_now()
-        most = self._config.gradient_clipping
+        most = self._config.norm_limit
         norm = None if most is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step()
         loss_sum = torch.as_tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
@@ -232,7 +232,7 @@ Trainer = Plain | Pipelined
 
 def _passed_over(updates: Updates, config: TrainConfig, device: torch.device) -> StepRecord:
     """The record of a batch of which no rank has a target: without gradients an optimizer changes nothing."""
-    norm = None if config.gradient_clipping is None else 0.0
+    norm = None if config.norm_limit is None else 0.0
     return StepRecord(torch.zeros((), dtype=torch.float64, device=device), 0, updates.step(), norm)
 
 
