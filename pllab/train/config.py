@@ -283,8 +283,9 @@ def _refuse_contradictions(config: TrainConfig) -> None:
     require(zero < 2 or pp == 1, f"zero {zero} and pp {pp} do not go together, {again}")
     family = FAMILIES.get(config.schedule)  # zero_bubble is none, and splits its backwards too
     is_twice = config.recompute and (family is None or family.make(2, 2).is_split)
-    again = "because each part of a split backward would compute the forward again; take gpipe, 1f1b or interleaved"
-    require(not is_twice, f"recompute and schedule {config.schedule} do not go together, {again}")
+    again = "because ranks would compute the forward again in each part of a split backward"
+    way_out = "take gpipe, 1f1b or interleaved, or leave recompute out"
+    require(not is_twice, f"recompute and schedule {config.schedule} do not go together, {again}; {way_out}")
     if config.implementation == "pytorch":
         has = "replicates (DistributedDataParallel), shards (fully_shard) and pipelines; take implementation custom"
         require(tp == 1, f"tp {tp} has no implementation pytorch here, which {has}")
