@@ -133,6 +133,42 @@ def test_what_is_no_record_is_told_in_a_sentence(tmp_path, content, sentence):
     assert sentence in str(error.value) and "\n" not in str(error.value)
 
 
+NO_NUMBERS = ["Infinity", "NaN", "1e999"]
+
+
+def told_of(path: Path, content: dict, number: str) -> str:
+    """What is said of a record in which a number takes the place of "NUMBER"."""
+    path.write_text(json.dumps(content).replace('"NUMBER"', number))
+    with pytest.raises(ValueError, match=r"'.*trace_0' is no flight record: [^\n]{1,300}$") as error:
+        read_records([path])
+    return str(error.value)
+
+
+@pytest.mark.parametrize("number", NO_NUMBERS)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    {
+        "time_created_ns": "a time is not finite",
+        "time_discovered_completed_ns": "a time is not finite",
+        "record_id": "the number of a call is",
+        "collective_seq_id": "the order of a call is",
+    }.items(),
+)
+def test_a_number_of_torchs_that_is_none_is_told_in_a_sentence(tmp_path, name, said, number):
+    message = entry(0, "nccl:send 0->1", is_p2p=True) | {name: "NUMBER"}
+    assert said in told_of(tmp_path / "trace_0", dump_of([message]), number)
+
+
+@pytest.mark.parametrize("number", NO_NUMBERS)
+def test_a_number_of_ours_that_is_none_is_told_in_a_sentence(tmp_path, number):
+    record = rehearse("straggler", 0)[0][0].to_json()
+    assert "rank is" in told_of(tmp_path / "trace_0", record | {"rank": "NUMBER"}, number)
+    for name in ("started_s", "finished_s", "number", "order"):
+        said = "a time is not finite" if name.endswith("_s") else f"the {name} of a call is"
+        wrong = record | {"calls": [record["calls"][0] | {name: "NUMBER"}]}
+        assert said in told_of(tmp_path / "trace_0", wrong, number)
+
+
 def test_a_missing_file_and_a_name_without_a_number(tmp_path):
     with pytest.raises(ValueError, match="cannot be read"):
         read_records([tmp_path / "trace_0"])

@@ -1,10 +1,12 @@
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pllab import comm
 from pllab.bench.fidelity import FidelityBench, bench_fidelity
-from pllab.bench.workloads import PipelineWorkload
+from pllab.bench.workloads import PipelineWorkload, Workload
 from pllab.simulate import Costs
 
 TINY = PipelineWorkload(num_layers=4, width=32, num_heads=2, batch_size=8, num_tokens=16, num_microbatches=4)
@@ -41,3 +43,20 @@ def test_a_step_that_takes_longer_than_predicted_is_an_error_above_zero(
     monkeypatch.setattr("pllab.bench.fidelity.calibrate", lambda *_, **__: Costs(cost_s, cost_s, cost_s))
     errors = bench_fidelity(TINY, microbatches=(4,), repeats=1).errors
     assert len(errors) == 4 and all(low < rounds[0] < high for rounds in errors.values())
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        (lambda: bench_fidelity(repeats=0), "repeats is 0; give a whole number of at least 1"),
+        (lambda: Workload(num_layers=0), "num_layers is 0; give a whole number of at least 1"),
+        (lambda: Workload(width=6, num_heads=4), "width is 6, which 4 heads do not divide"),
+        (lambda: PipelineWorkload(batch_size=4, num_microbatches=3), "batch_size is 4 and cannot be cut into 3 micro-"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_is(
+    ask: Callable[[], Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comm, "launch", lambda *_, **__: pytest.fail("it measured"))
+    with pytest.raises(ValueError, match=sentence):
+        ask()

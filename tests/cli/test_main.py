@@ -30,6 +30,7 @@ def test_columns_of_any_data_set_train_with_a_bar_on_stderr(tmp_path, capsys):
     assert main([word for word in words if word != "--quiet"]) == 0
     output = capsys.readouterr()
     assert "BLEU" in output.out and "step/s" not in output.out
+    assert output.err.startswith(f"\rreading data set {str(there)!r}: ")
     assert "epoch 1/1" in output.err and "2/2" in output.err
 
 

@@ -34,6 +34,7 @@ def refusal(capsys):
         ("train --dataset numbers --max-length 2", "max_length 2"),
         ("train --dataset shakespeare", "'shakespeare' is not known; give one of docs, numbers, iwslt14-de-en, tinysh"),
         ("train --workdir taken", "File exists (taken/single-1)"),
+        ("train --workdir /proc/self --name net", "FileNotFoundError: No such file or directory (/proc/self/tmp"),
         ("train --mode pipeline --world-size 9", "9 stages are more than the 4 layers; use at most 4 devices"),
         ("bench pipelines", "'pipelines' is no bench; choose one of data-parallel, "),
         ("compare --json no/x.json", "--json 'no/x.json' lies in a folder that does not exist; make it first"),

@@ -41,6 +41,25 @@ def test_messages_to_nobody_are_refused():
         comm.broadcast(x, 3)
 
 
+@pytest.fixture
+def group_for_gpus():
+    """A group of this process alone that carries tensors of GPUs and no others, as nccl's does."""
+    dist.init_process_group("cuda:gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    comm.teardown()
+
+
+@pytest.mark.usefixtures("group_for_gpus")
+@pytest.mark.parametrize("call", [comm.all_reduce, comm.all_reduce_async])
+def test_a_cpu_tensor_in_a_group_for_gpus_is_one_sentence_with_the_way_out(call):
+    with pytest.raises(ValueError) as caught:
+        call(torch.ones(2))
+    assert str(caught.value) == (
+        "all_reduce on rank 0 has a tensor on the device cpu, which the group's backend, cuda:gloo, does not carry; "
+        "make the tensor on pllab.comm.own_device(), or start the ranks with backend='gloo'"
+    )
+
+
 @on_ranks(1, 4)
 def test_every_rank_gets_the_sum_the_copy_and_the_objects(number, size):
     total, later, from_last = (torch.tensor([10.0**number]) for _ in range(3))

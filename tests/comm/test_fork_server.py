@@ -179,3 +179,25 @@ def test_an_interrupted_start_leaves_nothing_and_the_next_one_works(server, fold
     number = note.read_text() if note.exists() else ""  # an empty file: it was ended while it wrote
     assert not number or gone(int(number))
     assert forks or gone(process.pid)
+
+
+def test_a_server_that_still_imports_removes_the_folder_of_an_owner_that_is_gone(forks, folder):
+    if not forks:
+        pytest.skip("a spare reads its order after the imports")
+    begun = folder.parent / "begun"
+    (folder.parent / "slow.py").write_text(f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(1000)")
+    words = (
+        "import sys\nfrom pathlib import Path\nfrom pllab.comm.fork_server import ForkServer\n"
+        "sys.path.append(str(Path(sys.argv[1]).parent))\n"
+        "ForkServer('slow').start(Path(sys.argv[1]), 'program:leaves')"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", words, str(folder)])
+    while not begun.exists():
+        assert owner.poll() is None
+        time.sleep(0.02)
+    owner.kill()
+    owner.wait()
+    until = time.monotonic() + 10
+    while folder.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)

@@ -112,20 +112,31 @@ def test_a_world_of_one_needs_nothing_and_is_entered_once(monkeypatch):
     assert os.environ["GLOO_SOCKET_IFNAME"] == "eth7"
 
 
+def test_an_occupied_port_is_named_with_the_way_out(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for name, value in (TORCHRUN | {"RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}).items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(OSError, match=rf"another program has port {port} .* torchrun --standalone"):
+            setup(0, 2, "gloo", timeout_s=5)
+    assert not dist.is_initialized()
+
+
 @pytest.mark.parametrize(
-    ("environment", "sentence"),
+    ("environment", "options", "sentence"),
     [
-        ({}, r"pllab.comm.launch, or with torchrun --nproc-per-node 2"),
-        (TORCHRUN | {"RANK": "0"}, "torchrun made this process rank 0 of 2"),
+        ({}, {}, r"pllab.comm.launch, or with torchrun --nproc-per-node 2"),
+        ({}, {"init_file": "nowhere/meeting"}, "'nowhere/meeting' is in a folder that does not exist"),
+        (TORCHRUN | {"RANK": "0"}, {}, "torchrun made this process rank 0 of 2"),
     ],
 )
-def test_ranks_that_cannot_meet_are_told_why(environment, sentence, monkeypatch):
+def test_ranks_that_cannot_meet_are_told_why(environment, options, sentence, monkeypatch):
     for name in TORCHRUN:
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=sentence):
-        setup(1, 2)
+        setup(1, 2, **options)
 
 
 def test_waiting_for_a_rank_that_never_comes_has_a_deadline_and_leaves_nothing(tmp_path):

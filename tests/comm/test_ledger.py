@@ -114,6 +114,13 @@ def test_the_ledger_counts_what_was_sent_while_it_was_open():
     assert (outer.count("all_reduce"), outer.num_bytes("all_reduce"), outer.count()) == (2, 48, 3)
 
 
+@pytest.mark.usefixtures("alone")
+def test_a_sparse_tensor_counts_all_its_numbers():
+    with comm.record_messages() as ledger:
+        dist.all_reduce(torch.eye(3).to_sparse())
+    assert plain(ledger.messages) == [("all_reduce", (3, 3), 36, None)]
+
+
 def test_the_ledger_hears_other_threads():
     with comm.record_messages() as ledger, ThreadPoolExecutor(1) as other:
         other.submit(comm.barrier).result()

@@ -77,6 +77,12 @@ def test_values_are_fetched_in_order_of_rank(ranks):
     assert ranks.fetch("world_size") == [2, 2]
 
 
+@pytest.mark.parametrize("targets", [[2], [-1], ["0"], "all"])
+def test_targets_that_are_no_ranks_are_refused(ranks, targets):
+    with pytest.raises(ValueError, match=r"targets is .*; give ranks from 0 to 1, or leave it out for all"):
+        ranks.execute("rank", targets=targets)
+
+
 def test_an_await_at_the_top_of_a_cell_is_refused_and_its_way_out_works(ranks, capsys):
     """Otherwise the ranks would never come back."""
     go = "import asyncio, threading\nasync def go(): print(await asyncio.sleep(0, rank))\n"

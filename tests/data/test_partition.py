@@ -61,6 +61,8 @@ def test_partition_reads_through_its_index_and_copies_nothing():
     with pytest.raises(IndexError):
         part[3]
     assert list(Partition(part, [2, 0])) == [data[2], data[5]]
+    with pytest.raises(IndexError):  # which would look like the end
+        list(Partition(data, [0, 6]))
 
 
 @pytest.mark.parametrize(

@@ -323,6 +323,11 @@ def test_what_is_right_in_the_notebook_is_right_here(tmp_path, cells):
     assert verdict.outcome is Outcome.RIGHT, str(verdict)
 
 
+def test_a_cell_that_python_cannot_read_is_named_where_its_function_is_missing(tmp_path):
+    told = "NameError: name 'my_share' is not defined, and Python cannot read cell 1, so there is no function to check"
+    assert told in judged_in_cells(tmp_path, SHARES.replace(":\n", "\n"), CHECK).first.hint
+
+
 def test_a_check_that_python_cannot_read_is_told(tmp_path):
     verdict = judged_in_cells(tmp_path, SHARES, 'check("00.1", my_share +)')
     assert verdict.first.hint.startswith('No cell of the notebook that Python can read has a check("00.1"')

@@ -255,6 +255,7 @@ def f():
     {
         "another encoding": (b"# caf\xe9\n", "'utf-8' codec can't decode byte"),
         "no Python": (b"\ndef broken(:\n", "invalid syntax (my_pllab.py, line 2)"),
+        "a null byte": (b"a = 1\0\n", "source code string cannot contain null bytes"),
         "a mark inside": (MARK_INSIDE.encode(), "(detected at line 3) (05.2, line 3)"),
         "a folder": (None, "[Errno 21] Is a directory"),
     }.values(),
@@ -265,6 +266,9 @@ def test_a_file_that_cannot_be_read_stays_and_the_verdict_says_why(folder, conte
     said = kept("05.3", SHARE)
     assert said.startswith("not in my_pllab.py, because ") and told in said
     assert path.is_dir() if content is None else path.read_bytes() == content
+    for ask in (lambda: mine("00.1"), lambda: parts("00.1")):
+        with pytest.raises(ValueError, match=re.escape(told) + ".*; repair it, or set PLLAB_HOME to another folder"):
+            ask()
 
 
 def test_lessons_borrow_what_the_learner_has_not_built():
@@ -276,6 +280,15 @@ def test_lessons_borrow_what_the_learner_has_not_built():
         "00.1 My share of the work   yours: my_share",
         "05.2 The same gradient      borrowed from the package: pllab.parallel.average_gradients",
     ]
+
+
+@pytest.mark.parametrize("error", ["KeyError: 'mine'", "SystemExit: 3"])
+def test_a_file_that_does_not_import_is_one_sentence(error):
+    kept("00.1", SHARE)
+    path = home() / "my_pllab.py"
+    path.write_text(path.read_text() + "\nraise {}({})\n".format(*error.split(": ")))
+    with pytest.raises(ValueError, match=f"cannot be imported .{error}.; repair that line"):
+        mine("00.1")
 
 
 def test_two_parts_taken_one_after_the_other_can_both_travel_to_ranks(folder):

@@ -422,6 +422,7 @@ def refusals(rank: int, world_size: int) -> None:
         (lambda: half(batch(0)[0]), "a piece was cast, moved or replaced through .data"),
         (lambda: replaced(batch(0)[0]), "write into pieces in place"),
         (lambda: FullyShardedDataParallel(Chain(), zero=4), "zero is 4; give 1"),
+        (lambda: FullyShardedDataParallel(Chain(), units=[nn.Conv2d]), "Chain has no layer of class Conv2d"),
         (lambda: FullyShardedDataParallel(Chain() if rank else nn.Linear(2, 2)), "build the same model on every rank"),
         (lambda: FullyShardedDataParallel(mixed), "a Linear has parameters of bfloat16 and float32, a flat tensor one"),
     ]

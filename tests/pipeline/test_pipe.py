@@ -1,5 +1,6 @@
 import copy
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -325,3 +326,19 @@ def test_a_used_pipe_can_be_copied_and_the_copy_has_workers_of_its_own() -> None
             assert_same(other, plain, x)
             assert other._lanes is not pipe._lanes
             assert_same(pipe, plain, x)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_of_a_process_with_a_used_pipe_starts_its_own_workers() -> None:
+    """Threads do not follow a process into its fork: the pipe waited for them until the deadline."""
+    with Pipe(on_lanes([nn.Identity(), nn.Identity()]), 1, timeout_s=20) as pipe:
+        pipe(torch.ones(2, 2))
+        child = os.fork()
+        if child == 0:
+            is_right = False
+            try:
+                with torch.no_grad():
+                    is_right = bool(pipe(torch.ones(2, 2)).sum() == 4)
+            finally:  # an error would run the rest of the tests in the child too
+                os._exit(0 if is_right else 1)
+        assert os.waitpid(child, 0)[1] == 0

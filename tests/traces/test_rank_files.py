@@ -145,6 +145,7 @@ REFUSED = [
     (lambda c: c[3]["distributedInfo"].update(rank=5), "of 4 ranks 4 are given, without rank 3"),
     (lambda c: c[1].pop("distributedInfo"), r"rank1.json does not say which rank wrote it \(no distributedInfo\)"),
     (lambda c: c[2].pop("baseTimeNanoseconds"), r"rank2.json does not say when its clock began \(no baseTime"),
+    (lambda c: c[2].update(baseTimeNanoseconds="noon"), "baseTimeNanoseconds in rank2.json is 'noon'; give a whole"),
     (renamed("PP:", "step "), "rank0.json has no spans of a pipeline.*Schedule1F1B write none.*to_torch"),
     (renamed("PP:3", "PP:1"), "stage 1 is in rank1.json and in rank3.json; give the files of one pipe"),
     (renamed("PP:2", "PP:4"), "stage 2 is in no file; give the files of all ranks"),
@@ -174,6 +175,15 @@ def test_clocks_that_do_not_fit_are_refused_by_how_much_and_between_whom(rank, l
 
 
 GOOD = json.dumps(trace_of(simulate(gpipe(1, 1)), 0))
+
+
+def with_number(place, *values):
+    return [re.sub(place, rf"\g<1>{value}", GOOD) for value in values]
+
+
+NO_RANK = with_number('("rank": )0', "1e400", "-1", "true", '"0"', "null", "[]")
+LENGTHS = "NaN", "1e400", "1" + "0" * 400, '"3"', r'"\\n"', "true", "null", "-1"
+NO_LENGTH = with_number('("name": "PP:0F0".*?"dur": )[0-9.]+', *LENGTHS)
 NO_TRACE = r"rank0.json' is no whole trace \(.*\); give one as torch.profiler's export_chrome_trace writes it"
 FILES = {
     "": NO_TRACE,
@@ -183,6 +193,9 @@ FILES = {
     "[" * 100_000: NO_TRACE,
     b"\xff\xfe\x00": NO_TRACE,
     b"\x1f\x8b\x08\x00broken": NO_TRACE,
+    **dict.fromkeys(NO_RANK, "rank in rank0.json is .*; give a whole number of at least 0"),
+    **dict.fromkeys(NO_LENGTH, "PP:0F0 starts at .* and lasts .* microseconds"),
+    GOOD.replace('"world_size"', '"size"'): r"a part of rank0.json has another form than torch.profiler's \(KeyError",
     # At once, however many are missing.
     GOOD.replace("PP:0B0", "PP:0B999999999"): "step 3 is not complete: 0B0 is missing",
     GOOD.replace(

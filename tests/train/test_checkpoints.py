@@ -72,6 +72,7 @@ RECORDS = {
     "no record": lambda path: (path / "checkpoint.json").unlink(),
     "a foreign record": lambda path: (path / "checkpoint.json").write_text("[1, 2]"),
     "a truncated record": lambda path: (path / "checkpoint.json").write_text('{"steps": 1'),
+    "a record too deep to read": lambda path: (path / "checkpoint.json").write_text('{"steps":' + "[" * 10**5),
 }
 FILES = {
     "truncated weights": lambda path: (path / WEIGHTS).write_bytes((path / WEIGHTS).read_bytes()[:-50]),

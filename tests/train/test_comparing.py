@@ -56,6 +56,7 @@ def test_a_row_has_the_seconds_and_the_bytes_of_the_rank_that_has_most(monkeypat
     [
         ({"num_ranks": 3}, "batch_size 32 is not divisible by dp 3"),
         ({"batch_size": 33}, "batch_size 33 is not divisible by dp 2"),
+        ({"num_steps": 2}, "num_steps is 2, and the first 2 are not timed; give at least 3"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(

@@ -195,6 +195,11 @@ def test_messages_of_tp_make_actions_longer_and_those_of_pp_make_a_stage_wait() 
     assert counted("1f1b", alpha_s=1.0).time.pp_s == 2 * 2  # and here two of the four
 
 
+def test_a_machine_that_takes_less_than_no_time_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"alpha_s is -1.0; give seconds"):
+        Machine(alpha_s=-1.0)
+
+
 def test_the_command_prints_a_table_and_refuses_what_a_run_refuses(capsys: Any) -> None:
     words = "scale --model tiny --dp 512 --tp 2 --pp 2 --zero 1 --world-size 2048 --max-length 8 --vocab-size 33"
     assert main(words.split()) == 0

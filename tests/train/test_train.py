@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from pllab.comm import launch
+from pllab.comm import RankError, launch
 from pllab.comm.group import counted_rank
 from pllab.train import TrainConfig, loop, train, train_as_rank
 from tests.train.sizes import LANES, NUMBERS, TINY
@@ -115,6 +115,12 @@ def test_the_loss_falls_and_every_step_is_counted(tmp_path):
     assert json.loads(result.config.result_file.read_text())["validation_loss"] == pytest.approx(result.validation_loss)
 
 
+def test_fewer_examples_than_ranks_are_refused(tmp_path):
+    config = TrainConfig(**NUMBERS | {"samples_per_epoch": 1}, dp=2, workdir=str(tmp_path))
+    with pytest.raises(RankError, match="1 training examples are fewer than the 2 ranks of dp; give more samples"):
+        train(config)
+
+
 @pytest.mark.parametrize("num_long", [1, 4])
 def test_a_row_whose_source_fills_it_is_passed_over_and_nothing_but_such_rows_is_refused(num_long, tmp_path):
     rows = [{"de": "eins " * (30 if number < num_long else 1), "en": "one"} for number in range(20)]
@@ -150,9 +156,14 @@ print(*sorted(way.files))
     assert "train/loop.py" in in_this_room and len(in_this_room) <= 9 and len(files) <= 45
 
 
-def test_bfloat16_trains(tmp_path):
-    result = train(TrainConfig(**TINY, num_epochs=1, dtype="bfloat16", workdir=str(tmp_path)))
+def test_tensorboard_asks_for_gradient_norms_which_change_no_update(tmp_path):
+    """In bfloat16."""
+    options = {**TINY, "num_epochs": 1, "dtype": "bfloat16", "workdir": str(tmp_path)}
+    result, unwatched = train(TrainConfig(**options, tensorboard=True)), train(TrainConfig(**options))
     assert 0.0 < result.validation_loss < 10.0
+    assert all(step.gradient_norm > 0 for step in result.steps)
+    assert [step.gradient_norm for step in unwatched.steps] == [None] * 2
+    assert result.step_losses == unwatched.step_losses
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
