@@ -249,15 +249,10 @@ def _settled_axes(config: TrainConfig) -> dict[str, Any]:
 
 
 def _refuse_contradictions(config: TrainConfig) -> None:
+    _refuse_sizes(config)
     mode, dp, tp, pp, zero = config.mode, config.dp, config.tp, config.pp, config.zero
     others = "give 1, or choose data_parallel, model_parallel or pipeline"
     require(mode != "single" or config.world_size == 1, f"world_size is {config.world_size} in mode single; {others}")
-    is_file = config.name is None or bool(re.fullmatch(r"[\w.-]*\w[\w.-]*", config.name))
-    require(is_file, f"name is {config.name!r}; give letters, digits, dots, dashes and underscores")
-    uneven = f"n_embd {config.n_embd} is not divisible by n_head {config.n_head}"
-    require(config.n_embd % config.n_head == 0, f"{uneven}; every head takes an equal share")
-    uneven = f"n_head {config.n_head} is not divisible by tp {tp}"
-    require(config.n_head % tp == 0, f"{uneven}; every rank takes an equal share of the heads")
     is_pipelined = config.is_split and mode != "model_parallel"
     has_effect = {
         "zero": dp > 1,
@@ -281,6 +276,8 @@ def _refuse_contradictions(config: TrainConfig) -> None:
     require(parts <= rows, f"{too_many}; give fewer micro-batches or a larger batch_size")
     again = "because every micro-batch would send every gradient or parameter again; give zero 1"
     require(zero < 2 or pp == 1, f"zero {zero} and pp {pp} do not go together, {again}")
+    cut = f"deferred_init and pp {pp} do not go together, because stages are cut from whole models; leave one out"
+    require(not config.deferred_init or pp == 1, cut)
     family = FAMILIES.get(config.schedule)  # zero_bubble is none, and splits its backwards too
     is_twice = config.recompute and (family is None or family.make(2, 2).is_split)
     again = "because ranks would compute the forward again in each part of a split backward"
@@ -291,3 +288,12 @@ def _refuse_contradictions(config: TrainConfig) -> None:
         require(tp == 1, f"tp {tp} has no implementation pytorch here, which {has}")
         has = "whose fully_shard begins with the gradients; give zero 2 or 3, or take implementation custom"
         require(zero != 1, f"zero 1 has no implementation pytorch here, {has}")
+
+
+def _refuse_sizes(config: TrainConfig) -> None:
+    is_file = config.name is None or bool(re.fullmatch(r"[\w.-]*\w[\w.-]*", config.name))
+    require(is_file, f"name is {config.name!r}; give letters, digits, dots, dashes and underscores")
+    uneven = f"n_embd {config.n_embd} is not divisible by n_head {config.n_head}"
+    require(config.n_embd % config.n_head == 0, f"{uneven}; every head takes an equal share")
+    uneven = f"n_head {config.n_head} is not divisible by tp {config.tp}"
+    require(config.n_head % config.tp == 0, f"{uneven}; every rank takes an equal share of the heads")

@@ -46,6 +46,7 @@ from pllab.train import TrainConfig
         ({"dp": 2, "pp": 2, "schedule": "zero_bubble", "recompute": True}, ["recompute and schedule zero_bubble"]),
         ({"loss_parallel": True}, ["loss_parallel True has no effect", "tp 1"]),
         ({"dp": 2, "deferred_init": True}, ["deferred_init True has no effect"]),
+        ({"dp": 2, "pp": 2, "zero": 1, "deferred_init": True}, ["deferred_init and pp 2 do not go together"]),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(fields, words):
