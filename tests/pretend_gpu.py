@@ -93,6 +93,9 @@ class Module:
     def is_available(self) -> bool:
         return NUM_GPUS > 0
 
+    def is_initialized(self) -> bool:
+        return True
+
     def _lazy_init(self) -> None: ...
     def _is_in_bad_fork(self) -> bool:
         return False
@@ -110,12 +113,16 @@ class Module:
     def stream(self, stream: torch.Stream) -> torch.Stream:
         return stream
 
+    def manual_seed(self, seed: int) -> None: ...
     def manual_seed_all(self, seed: int) -> None: ...
     def get_rng_state(self, device: object = 0) -> torch.Tensor:
         return torch.get_rng_state()
 
     def set_rng_state(self, state: torch.Tensor, device: object = 0) -> None:
         torch.set_rng_state(state)
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
 
     def synchronize(self, device: object = None) -> None: ...
 

@@ -78,7 +78,7 @@ def test_costs_carry_their_unit_on_a_projector_too(chromium_page):
     drawer.get_by_role("button", name="Same for all").click()
     assert studio.stage_costs == {}
     expect(drawer.get_by_role("spinbutton", name="W of stage 2, ms")).to_have_value("")
-    assert studio.costs.num_stages is None
+    assert studio.costs.backward_weight == (0.016,) * 4
 
 
 def test_a_box_that_is_typed_in_is_never_rewritten(chromium_page, root, studio):
