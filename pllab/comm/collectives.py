@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from pllab.comm.devices import current_gpu, gpu_backend, is_gpu
 from pllab.comm.errors import in_words
-from pllab.comm.ledger import note, note_tensor
+from pllab.comm.ledger import bytes_in, note, note_tensor
 from pllab.comm.links import carried
 
 Group = dist.ProcessGroup
@@ -90,7 +90,7 @@ def all_reduce(
         PeerError: another rank went away or did not come in time.
     """
     note_tensor("all_reduce", tensor, group=group)
-    _start("all_reduce", partial(dist.all_reduce, tensor, operation, group=group), tensor.nbytes).wait()
+    _start("all_reduce", partial(dist.all_reduce, tensor, operation, group=group), bytes_in(tensor)).wait()
 
 
 class Pending:
@@ -125,7 +125,7 @@ def all_reduce_async(tensor: torch.Tensor, group: Group | None = None) -> Pendin
         PeerError: another rank went away (also from `wait`).
     """
     note_tensor("all_reduce", tensor, group=group)
-    return _start("all_reduce", partial(dist.all_reduce, tensor, group=group, async_op=True), tensor.nbytes)
+    return _start("all_reduce", partial(dist.all_reduce, tensor, group=group, async_op=True), bytes_in(tensor))
 
 
 def all_gather_async(whole: torch.Tensor, part: torch.Tensor, group: Group | None = None) -> Pending:
@@ -139,7 +139,7 @@ def all_gather_async(whole: torch.Tensor, part: torch.Tensor, group: Group | Non
     if not dist.is_initialized():
         whole.copy_(part)
     note_tensor("all_gather", part, group=group)
-    return _start("all_gather", partial(_all_gather, whole, part, group=group, async_op=True), part.nbytes)
+    return _start("all_gather", partial(_all_gather, whole, part, group=group, async_op=True), bytes_in(part))
 
 
 def reduce_scatter_async(part: torch.Tensor, whole: torch.Tensor, group: Group | None = None) -> Pending:
@@ -153,7 +153,7 @@ def reduce_scatter_async(part: torch.Tensor, whole: torch.Tensor, group: Group |
     if not dist.is_initialized():
         part.copy_(whole)
     note_tensor("reduce_scatter", whole, group=group)
-    return _start("reduce_scatter", partial(_reduce_scatter, part, whole, group=group, async_op=True), whole.nbytes)
+    return _start("reduce_scatter", partial(_reduce_scatter, part, whole, group=group, async_op=True), bytes_in(whole))
 
 
 def _start(operation: str, call: Callable[[], Any], num_bytes: int) -> Pending:
@@ -173,7 +173,7 @@ def broadcast(tensor: torch.Tensor, source: int = 0, group: Group | None = None)
     """
     _check_peer("broadcast from", source, group)
     note_tensor("broadcast", tensor, in_world(source, group), group)
-    _start("broadcast", partial(dist.broadcast, tensor, group=group, group_src=source), tensor.nbytes).wait()
+    _start("broadcast", partial(dist.broadcast, tensor, group=group, group_src=source), bytes_in(tensor)).wait()
 
 
 def all_gather_object(value: Any, group: Group | None = None) -> list[Any]:
@@ -220,7 +220,7 @@ def send_async(tensor: torch.Tensor, to: int, group: Group | None = None) -> Pen
     """
     _check_other("send to", to)
     note_tensor("send", tensor, to, group)
-    return _start(f"send to rank {to}", partial(dist.isend, tensor, dst=to, group=group), tensor.nbytes)
+    return _start(f"send to rank {to}", partial(dist.isend, tensor, dst=to, group=group), bytes_in(tensor))
 
 
 def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None) -> Pending:
@@ -264,7 +264,7 @@ def ring_pass(tensor: torch.Tensor) -> torch.Tensor:
         for work in dist.batch_isend_irecv(both):
             work.wait()
 
-    _start("ring_pass", exchange, tensor.nbytes).wait()
+    _start("ring_pass", exchange, bytes_in(tensor)).wait()
     return received
 
 

@@ -38,8 +38,6 @@ from pllab.comm.devices import num_gpus
 from pllab.comm.processes import (
     END_OF_FOLDER,
     Child,
-    Started,
-    Warm,
     command,
     end_children,
     hold,
@@ -89,7 +87,7 @@ class ForkServer:
         environment: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
         hash_seed: str = "",
-    ) -> Started:
+    ) -> Child:
         """Start a child that calls the function `entry`; the arguments are those of `processes.start_child`.
 
         hash_seed: the child is a new Python process that hashes texts with this seed, as `PYTHONHASHSEED` sets it;
@@ -146,10 +144,10 @@ class ForkServer:
             no_folder, descriptor = Path(os.devnull, "none"), other_end.fileno()
             return start_child(no_folder, entry, *self._modules, pass_fds=[descriptor], within=self._within), door
 
-    def _fork(self, order: dict[str, Any], streams: dict[int, int], pass_fds: Sequence[int]) -> Warm:
+    def _fork(self, order: dict[str, Any], streams: dict[int, int], pass_fds: Sequence[int]) -> Child:
         """Let the server fork; its keeper tells the child's number, and later its end."""
         process = self._waiting[0][0]
-        if process.stdin is not None and not self._within:  # a fenced server ends before its owner does
+        if not self._within:  # a fenced server ends before its owner does
             with suppress(OSError):  # until the child has its leash, the server removes its folder, also amid imports
                 os.write(process.stdin.fileno(), os.fsencode(order["folder"] + END_OF_FOLDER))
         end_of_leash, leash = os.pipe()
@@ -168,7 +166,7 @@ class ForkServer:
             told.close()
             return code
 
-        return Warm(self._number_here(number), stdin, end)
+        return Child(self._number_here(number), stdin, end)
 
     def _use_spare(self, order: dict[str, Any], streams: dict[int, int], pass_fds: Sequence[int]) -> Child:
         """Let the spare that has waited longest become the child; another one starts behind it."""
@@ -203,7 +201,7 @@ def can_fork() -> bool:
     return hasattr(os, "fork") and sys.platform != "darwin"
 
 
-def start_warm(folder: Path, entry: str, *arguments: str, modules: Sequence[str] = (), **options: Any) -> Started:
+def start_warm(folder: Path, entry: str, *arguments: str, modules: Sequence[str] = (), **options: Any) -> Child:
     """Start a child as `start_child` does, from this process's fork server where that is possible.
 
     The server imports these modules, the entry's, and those of pllab's rooms with torch that this process has imported.

@@ -270,9 +270,14 @@ def traffic(message: Message) -> Fraction:
     return sizes.get(message.name, Fraction(message.num_bytes) * (others if message.name == "all_gather" else 1))
 
 
+def bytes_in(tensor: torch.Tensor) -> int:
+    """The bytes of all its numbers; torch has no `nbytes` for a sparse tensor."""
+    return tensor.numel() * tensor.element_size()
+
+
 def note_tensor(name: str, tensor: torch.Tensor, peer: int | None = None, group: ProcessGroup | None = None) -> None:
     """Write the message that carries this tensor into every open ledger."""
-    note(name, tuple(tensor.shape), tensor.numel() * tensor.element_size(), peer, group)
+    note(name, tuple(tensor.shape), bytes_in(tensor), peer, group)
 
 
 def note(
@@ -301,5 +306,4 @@ def uncounted() -> Iterator[None]:
 def _note_direct_call(call: GroupCall) -> None:
     """Write a call into every open ledger, unless it is one of this room's."""
     if not _is_counted.get():
-        num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in call.tensors)  # sparse ones too
-        note(call.name, call.shape, num_bytes, call.peer, call.group)
+        note(call.name, call.shape, sum(map(bytes_in, call.tensors)), call.peer, call.group)

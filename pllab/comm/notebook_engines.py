@@ -25,7 +25,7 @@ from pllab.comm.devices import gpu_backend
 from pllab.comm.errors import ANSI, RankError
 from pllab.comm.fork_server import start_warm
 from pllab.comm.group import BackendPlan, setup, teardown
-from pllab.comm.processes import Started, end_children, how_it_ended, on_byte
+from pllab.comm.processes import Child, end_children, how_it_ended, on_byte
 
 _CONTROLLER = (  # its arguments
     "--ip=127.0.0.1",
@@ -46,7 +46,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pllab-ranks-"))  # private: mode 700
-        self._processes: dict[str, Started] = {}  # the controller first
+        self._processes: dict[str, Child] = {}  # the controller first
 
     def start(self, num_ranks: int, backend: str | None, timeout_s: float) -> None:
         """Start all processes; `stop` ends them, also if not all could be started."""
@@ -64,7 +64,7 @@ class Cluster:
             )
 
     @property
-    def engines(self) -> list[Started]:
+    def engines(self) -> list[Child]:
         """The processes of the ranks, in order of rank."""
         return list(self._processes.values())[1:]
 

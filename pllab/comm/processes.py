@@ -31,32 +31,11 @@ _on_byte: list[Callable[[bytes], None]] = []  # in a child: called with each byt
 _folders: list[str] = []  # in a child: what it removes when the owner is gone
 
 
-class Child(subprocess.Popen[bytes]):
-    """A child process that leads a process group; with its end ends what it started too."""
+class Child:
+    """A child process that leads a process group: a new Python process, or one that a fork server made.
 
-    def poll(self) -> int | None:
-        """The exit code, or None while it runs; never waits."""
-        with suppress(subprocess.TimeoutExpired):
-            self.wait(0.0)
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until it ends; `subprocess.TimeoutExpired` after `timeout` seconds."""
-        if self.returncode is None:
-            super().wait(timeout)
-            self.kill()  # what it started and left behind
-        return self.returncode
-
-    def kill(self) -> None:
-        """End the whole group; only while it runs or has just ended, because process numbers are reused."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-
-
-class Warm:
-    """A child of a fork server, with what this room uses of a `Child`.
-
-    end: waits so many seconds for its end and returns the exit code; raises `subprocess.TimeoutExpired`.
+    end: waits so many seconds for its end, ends what it started and left behind, and returns the exit code; raises
+        `subprocess.TimeoutExpired`.
     """
 
     def __init__(self, pid: int, stdin: IO[bytes], end: Callable[[float | None], int]) -> None:
@@ -76,13 +55,14 @@ class Warm:
         return self.returncode
 
     def kill(self) -> None:
-        """End it with all that it started."""
+        """End it with all that it started; only while it runs, because process numbers are reused."""
         if self.poll() is None and self.pid > 0:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+            _end_group(self.pid)
 
 
-Started = Child | Warm
+def _end_group(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def start_child(
@@ -107,7 +87,7 @@ def start_child(
         pass_fds: file descriptors that it shares with the owner; their numbers there are the last arguments.
         within: a command that runs the child's own, such as bubblewrap's.
     """
-    return Child(
+    process = subprocess.Popen(
         [*within, *command(folder, sys.path, entry, *arguments, *map(str, pass_fds))],
         stdin=subprocess.PIPE,
         stdout=log,
@@ -116,6 +96,14 @@ def start_child(
         pass_fds=pass_fds,
         start_new_session=True,
     )
+    assert process.stdin is not None, "it is a pipe"
+
+    def end(timeout: float | None) -> int:
+        code = process.wait(timeout)
+        _end_group(process.pid)  # just ended, so its number is not another's yet
+        return code
+
+    return Child(process.pid, process.stdin, end)
 
 
 def command(folder: Path | str, path: Sequence[str], entry: str, *arguments: str) -> list[str]:
@@ -137,15 +125,14 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, name="end with parent", daemon=True).start()
 
 
-def end_children(children: Sequence[Started]) -> None:
+def end_children(children: Sequence[Child]) -> None:
     """End these processes and everything they started; those that have already ended are skipped."""
     for child in children:
         if child.returncode is None:
             child.kill()
     for child in children:
-        if child.stdin is not None:
-            with suppress(OSError):
-                child.stdin.close()
+        with suppress(OSError):
+            child.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             child.wait(_LEAVE_S)
 

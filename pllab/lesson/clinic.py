@@ -18,7 +18,7 @@ from textwrap import shorten
 from pllab.arguments import require
 from pllab.autopsy import CAUSES, Call, Record, lateness, read_records, wait_for_graph
 from pllab.comm.fork_server import warm_server
-from pllab.comm.processes import Started, end_children, how_it_ended
+from pllab.comm.processes import Child, end_children, how_it_ended
 from pllab.lesson.faults import CALLS_PER_STEP, Fault, Truth
 
 _PATIENCE_S = 1.2  # without a new call while the records are written; a straggler takes 0.4 s
@@ -122,7 +122,7 @@ def admit(ward: str | None = None, seed: int = 0) -> Visit:
     """
     fault = Fault.drawn(ward, seed)
     with tempfile.TemporaryDirectory(prefix="pllab-clinic-", ignore_cleanup_errors=True) as name:
-        folder, ranks = Path(name), list[Started]()
+        folder, ranks = Path(name), list[Child]()
         server = warm_server(_ENTRY.partition(":")[0])
         try:
             for number in range(fault.world_size):
@@ -136,7 +136,7 @@ def admit(ward: str | None = None, seed: int = 0) -> Visit:
         return _leave(folder, codes, stuck, fault.truth)
 
 
-def _watch(folder: Path, ranks: Sequence[Started]) -> bool:
+def _watch(folder: Path, ranks: Sequence[Child]) -> bool:
     """Wait until all ranks have ended, or none has made a call for some time; return whether they are stuck."""
     files = [folder / f"flight-{number}.json" for number in range(len(ranks))]
     end, since, seen = time.monotonic() + _LATE_S, time.monotonic(), [-1] * len(ranks)

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.connection import wait
 
 import psutil
 import pytest
@@ -16,7 +17,7 @@ WORDS = (
 def wait_for(process, text, deadline_s=120.0):
     """Read stderr until the text stands there."""
     seen, until = b"", time.monotonic() + deadline_s
-    while text not in seen and time.monotonic() < until:
+    while text not in seen and wait([process.stderr], until - time.monotonic()):
         piece = os.read(process.stderr.fileno(), 4096)
         if not piece:
             break

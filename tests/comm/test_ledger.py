@@ -115,9 +115,10 @@ def test_the_ledger_counts_what_was_sent_while_it_was_open():
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_sparse_tensor_counts_all_its_numbers():
+@pytest.mark.parametrize("all_reduce", [comm.all_reduce, dist.all_reduce], ids=["comm", "dist"])
+def test_a_sparse_tensor_counts_all_its_numbers(all_reduce):
     with comm.record_messages() as ledger:
-        dist.all_reduce(torch.eye(3).to_sparse())
+        all_reduce(torch.eye(3).to_sparse())
     assert plain(ledger.messages) == [("all_reduce", (3, 3), 36, None)]
 
 
