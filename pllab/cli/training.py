@@ -1,4 +1,4 @@
-"""`pllab train`: one run with progress bars, a summary for people and JSON for the figures."""
+"""`pllab train`: one run with a progress bar, a summary for people and JSON for the figures."""
 
 import sys
 from collections.abc import Iterator, Sequence

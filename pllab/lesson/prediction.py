@@ -322,7 +322,7 @@ def _histogram(asked: Prediction, middles: list[float], note: str) -> Figure:
     ]
     said = f"{count_of(len(middles), 'learner')} guessed"
     if middles:
-        middle = write_number(statistics.median(middles))
-        said += f": {', '.join(places)}; the middle one is {middle} {asked.unit}"
+        middle = statistics.median(middles)
+        said += f": {', '.join(places)}; the middle one is {write_number(middle)} {asked.unit_of(middle)}"
     said = f"{said}. {note}".rstrip()
     return figure(fig, said, caption=f"{asked.question} {said}")

@@ -346,7 +346,7 @@ def test_a_guess_between_two_bars_counts_in_the_one_that_begins_there(low, high,
 def test_what_is_counted_has_a_bar_for_each_number(class_folder):
     asked = predict("How many?", unit="ranks", low=0, high=60, counted=True)
     _send(asked, 1, 1, 60)
-    assert class_guesses(asked).alt == "3 learners guessed: 2 at 1, 1 at 60; the middle one is 1 ranks."
+    assert class_guesses(asked).alt == "3 learners guessed: 2 at 1, 1 at 60; the middle one is 1 rank."
 
 
 def test_what_others_wrote_is_left_out_and_counted(class_folder, tmp_path):
