@@ -20,7 +20,6 @@ from pllab.arguments import require
 from pllab.comm.devices import describe_machine, synchronize
 from pllab.data import IGNORED, Collate, partition_dataset
 from pllab.pipeline.lanes import every_lane
-from pllab.show.theme import count_of
 from pllab.simulate import simulate
 from pllab.timeline import Timeline
 from pllab.train.checkpoints import load_checkpoint, save_checkpoint
@@ -93,7 +92,7 @@ class _Loop:
     def run(self, found: tuple[Path, int] | None) -> tuple[list[EpochMetrics], list[StepMetrics]]:
         """Train the steps that come after the checkpoint."""
         done, length, epochs, steps = 0, len(self.loader), list[EpochMetrics](), list[StepMetrics]()
-        few = f"dp {self.config.dp} cannot share {count_of(len(self.corpus.training), 'training example')}"
+        few = f"dp {self.config.dp} needs {self.config.dp} training examples at least, not {len(self.corpus.training)}"
         require(length > 0, f"{few}; give more samples_per_epoch, or a larger data set")
         if found:
             path, done = found

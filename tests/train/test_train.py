@@ -117,7 +117,7 @@ def test_the_loss_falls_and_every_step_is_counted(tmp_path):
 
 def test_fewer_examples_than_ranks_are_refused(tmp_path):
     config = TrainConfig(**NUMBERS | {"samples_per_epoch": 1}, dp=2, workdir=str(tmp_path))
-    with pytest.raises(RankError, match="dp 2 cannot share 1 training example; give more samples"):
+    with pytest.raises(RankError, match="dp 2 needs 2 training examples at least, not 1; give more samples"):
         train(config)
 
 
