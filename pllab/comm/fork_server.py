@@ -37,15 +37,7 @@ from pkgutil import resolve_name
 from typing import IO, Any, NoReturn
 
 from pllab.comm.devices import num_gpus
-from pllab.comm.processes import (
-    END_OF_FOLDER,
-    Child,
-    command,
-    end_children,
-    hold,
-    remove_with_owner,
-    start_child,
-)
+from pllab.comm.processes import END_OF_FOLDER, Child, command, end_children, hold, start_child
 
 _ROOMS = ("pllab.comm", "pllab.data", "pllab.parallel", "pllab.pipeline", "pllab.models", "pllab.train", "pllab.bench")
 _WITH_A_STEP = "torch._dynamo"  # an optimizer's first step imports it, in a second and a half
@@ -116,6 +108,9 @@ class ForkServer:
         }
         begin = self._fork if self._forks else self._use_spare
         try:
+            if not self._within:  # a fenced server ends before its owner does
+                # Who takes the order removes the folder, even where the owner goes amid imports.
+                os.write(self._waiting[0][0].stdin.fileno(), os.fsencode(f"{folder}{END_OF_FOLDER}"))
             return begin(order, streams, pass_fds)
         except OSError as error:
             raise RuntimeError(_ENDED) from error
@@ -149,10 +144,6 @@ class ForkServer:
 
     def _fork(self, order: dict[str, Any], streams: dict[int, int], pass_fds: Sequence[int]) -> Child:
         """Let the server fork; the child says that it is there, and later its keeper how it ended."""
-        process = self._waiting[0][0]
-        if not self._within:  # a fenced server ends before its owner does
-            with suppress(OSError):  # until the child has its leash, the server removes its folder, also amid imports
-                os.write(process.stdin.fileno(), os.fsencode(order["folder"] + END_OF_FOLDER))
         end_of_leash, leash = os.pipe()
         stdin = os.fdopen(leash, "wb")
         try:
@@ -326,8 +317,8 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
         sys.path[:] = order["path"]
         sys.argv[1:] = arguments
         _draw_anew()
-        begin = hold if 0 in order["streams"] else remove_with_owner  # a spare has its leash
-        begin(order["folder"])
+        if 0 in order["streams"]:  # a spare has its leash
+            hold(order["folder"])
         resolve_name(order["entry"])()
         code = 0
     except SystemExit as error:
