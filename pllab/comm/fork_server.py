@@ -2,7 +2,8 @@
 
     the owner: ForkServer                  the server's process: serve
     start(folder, entry, ...)      ->      imports what is new; forks a keeper, which forks the child and waits for it
-    the child's number, its end    <-      the keeper writes both
+    that it is there               <-      the child writes, and the system tells the owner the number of who wrote
+    its end                        <-      the keeper writes
 
 They import and never compute, so a child begins almost like a new process: no group, no CUDA, no thread except the
 leash, random numbers of its own. All have the same random number behind `hash` of a text. A variable that a library
@@ -24,6 +25,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import traceback
@@ -35,20 +37,13 @@ from pkgutil import resolve_name
 from typing import IO, Any, NoReturn
 
 from pllab.comm.devices import num_gpus
-from pllab.comm.processes import (
-    END_OF_FOLDER,
-    Child,
-    command,
-    end_children,
-    hold,
-    remove_with_owner,
-    start_child,
-)
+from pllab.comm.processes import END_OF_FOLDER, Child, command, end_children, hold, start_child
 
 _ROOMS = ("pllab.comm", "pllab.data", "pllab.parallel", "pllab.pipeline", "pllab.models", "pllab.train", "pllab.bench")
 _WITH_A_STEP = "torch._dynamo"  # an optimizer's first step imports it, in a second and a half
 _START_S = 120.0  # for the first child, which waits for the imports of the server
-_NUMBER_BYTES = 4  # of what a keeper tells
+_INT = struct.Struct("i")  # a word of a child or its keeper
+_WRITER = struct.Struct("3i")  # the numbers of the process, user and group that wrote it, in the reader's namespaces
 _MOST_DESCRIPTORS = 16
 _NUM_SPARES = 3  # a function and a world of two
 _ENDED = "the process that starts ranks has ended; start them again"
@@ -113,6 +108,9 @@ class ForkServer:
         }
         begin = self._fork if self._forks else self._use_spare
         try:
+            if not self._within:  # a fenced server ends before its owner does
+                # Who takes the order removes the folder, even where the owner goes amid imports.
+                os.write(self._waiting[0][0].stdin.fileno(), os.fsencode(f"{folder}{END_OF_FOLDER}"))
             return begin(order, streams, pass_fds)
         except OSError as error:
             raise RuntimeError(_ENDED) from error
@@ -145,16 +143,12 @@ class ForkServer:
             return start_child(no_folder, entry, *self._modules, pass_fds=[descriptor], within=self._within), door
 
     def _fork(self, order: dict[str, Any], streams: dict[int, int], pass_fds: Sequence[int]) -> Child:
-        """Let the server fork; its keeper tells the child's number, and later its end."""
-        process = self._waiting[0][0]
-        if not self._within:  # a fenced server ends before its owner does
-            with suppress(OSError):  # until the child has its leash, the server removes its folder, also amid imports
-                os.write(process.stdin.fileno(), os.fsencode(order["folder"] + END_OF_FOLDER))
+        """Let the server fork; the child says that it is there, and later its keeper how it ended."""
         end_of_leash, leash = os.pipe()
         stdin = os.fdopen(leash, "wb")
         try:
             told = _hand_over(self._waiting[0][1], order, {0: end_of_leash, **streams}, pass_fds)
-            number = _number(told, _START_S, otherwise=-1)
+            _, number = _heard(told, _START_S)
         except BaseException:
             stdin.close()  # the child ends as soon as it begins
             raise
@@ -162,43 +156,28 @@ class ForkServer:
             os.close(end_of_leash)
 
         def end(timeout: float | None) -> int:
-            code = _number(told, timeout, otherwise=-signal.SIGKILL)  # without an answer its keeper was killed
+            code, _ = _heard(told, timeout)
             told.close()
             return code
 
-        return Child(self._number_here(number), stdin, end)
+        return Child(number, stdin, end)
 
     def _use_spare(self, order: dict[str, Any], streams: dict[int, int], pass_fds: Sequence[int]) -> Child:
         """Let the spare that has waited longest become the child; another one starts behind it."""
         process, door = self._waiting.pop(0)  # first of all: an interrupted start does not hand it out again
         try:
             self._waiting.append(self._begin())
-            with door, _hand_over(door, order, streams, pass_fds) as told:
-                if _number(told, _START_S, otherwise=-1) < 0:
-                    raise RuntimeError(_ENDED)
+            with door:
+                _hand_over(door, order, streams, pass_fds).close()
         except BaseException:
             process.kill()
             raise
         return process
 
-    def _number_here(self, pid: int) -> int:
-        """The number of a child outside its namespace, which has numbers of its own; -1 for one that has ended."""
-        if not self._within:
-            return pid
-        import psutil  # a GPU node with only torch and transformers imports this room too
-
-        with suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(self.pid).children(recursive=True):
-                with suppress(OSError):
-                    words = Path(f"/proc/{child.pid}/status").read_text().partition("NSpid:")[2].partition("\n")[0]
-                    if words.split()[-1:] == [str(pid)]:
-                        return child.pid
-        return -1
-
 
 def can_fork() -> bool:
-    """Whether a process that has imported torch can fork itself; libraries of macOS crash in such a child."""
-    return hasattr(os, "fork") and sys.platform != "darwin"
+    """Whether a process that has imported torch can fork itself: under Linux; libraries of macOS crash in the child."""
+    return sys.platform == "linux"
 
 
 def start_warm(folder: Path, entry: str, *arguments: str, modules: Sequence[str] = (), **options: Any) -> Child:
@@ -224,7 +203,7 @@ def warm_server(*modules: str) -> ForkServer:
 def _hand_over(
     door: socket.socket, order: dict[str, Any], streams: Mapping[int, int], pass_fds: Sequence[int]
 ) -> socket.socket:
-    """Send an order with the child's descriptors; return the connection on which the child's number and end are told.
+    """Send an order with the child's descriptors; return the connection on which its beginning and end are told.
 
     streams: what the child has as standard input (its leash), output and errors, by their numbers.
 
@@ -233,18 +212,24 @@ def _hand_over(
     """
     told, telling = socket.socketpair()
     told.settimeout(_START_S)
+    told.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     with telling:
         socket.send_fds(door, [b"1"], [telling.fileno(), *streams.values(), *pass_fds])
         told.sendall(json.dumps({**order, "streams": list(streams)}).encode() + b"\n")
     return told
 
 
-def _number(told: socket.socket, timeout: float | None, otherwise: int) -> int:
-    """The next number, which is sent in one piece; `otherwise` if there is none, or not a whole one."""
+def _heard(told: socket.socket, timeout: float | None) -> tuple[int, int]:
+    """The next word, which is sent in one piece, and the number here of who sent it: a fence has numbers of its own.
+
+    Without a word the keeper was killed, and the child with it.
+    """
     if not wait([told], timeout):
         raise subprocess.TimeoutExpired("a warm process", timeout or 0.0)
-    words = told.recv(_NUMBER_BYTES)
-    return int.from_bytes(words, sys.byteorder, signed=True) if len(words) == _NUMBER_BYTES else otherwise
+    word, writers, *_ = told.recvmsg(_INT.size, socket.CMSG_SPACE(_WRITER.size))
+    if len(word) < _INT.size:
+        return -signal.SIGKILL, -1
+    return _INT.unpack(word)[0], _WRITER.unpack(writers[0][2])[0]
 
 
 def serve() -> None:
@@ -269,8 +254,7 @@ def wait_as_spare() -> None:
         descriptors = socket.recv_fds(door, 1, _MOST_DESCRIPTORS)[1]
     if descriptors:
         order, telling, handed = _read(descriptors)
-        with telling:
-            _tell(telling, os.getpid())
+        telling.close()
         _become(order, handed)
 
 
@@ -296,27 +280,23 @@ def _read(descriptors: list[int]) -> tuple[dict[str, Any], socket.socket, list[i
     return json.loads(telling.makefile().readline()), telling, handed
 
 
-def _tell(telling: socket.socket, number: int) -> None:
-    telling.sendall(number.to_bytes(_NUMBER_BYTES, sys.byteorder, signed=True))
-
-
 def _keep(order: dict[str, Any], telling: socket.socket, handed: list[int]) -> NoReturn:
-    """In the keeper: fork the child, tell its number, wait, and tell how it ended."""
+    """In the keeper: fork the child, which says that it is there, wait, and tell how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
     if child == 0:
-        telling.close()
         os.setsid()
+        with telling, suppress(OSError):  # the owner has gone
+            telling.sendall(_INT.pack(0))
         _become(order, handed)
     os.setpgid(0, 0)  # a signal to the group of a child does not reach its keeper
     for descriptor in handed:
         os.close(descriptor)
     with suppress(OSError):  # the owner has gone
-        _tell(telling, child)
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)  # what it started and left behind
-        _tell(telling, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        telling.sendall(_INT.pack(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
     os._exit(0)
 
 
@@ -337,8 +317,8 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
         sys.path[:] = order["path"]
         sys.argv[1:] = arguments
         _draw_anew()
-        begin = hold if 0 in order["streams"] else remove_with_owner  # a spare has its leash
-        begin(order["folder"])
+        if 0 in order["streams"]:  # a spare has its leash
+            hold(order["folder"])
         resolve_name(order["entry"])()
         code = 0
     except SystemExit as error:

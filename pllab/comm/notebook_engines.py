@@ -90,10 +90,9 @@ class Cluster:
     def cut_wires(self) -> None:
         """Let every rank close its connections, so that none waits for a message any more."""
         for process in self.engines:
-            if process.stdin is not None:
-                with suppress(OSError):
-                    process.stdin.write(_CUT)
-                    process.stdin.flush()
+            with suppress(OSError):
+                process.stdin.write(_CUT)
+                process.stdin.flush()
 
     def stop(self) -> None:
         """End every process and remove the folder; calling it again does nothing."""

@@ -28,7 +28,6 @@ from typing import IO
 _LEAVE_S = 10.0  # how long the system may take to end a killed process
 END_OF_FOLDER = "\0"  # an owner may also write folders to remove on the leash, each with this at its end
 _on_byte: list[Callable[[bytes], None]] = []  # in a child: called with each byte that the owner writes on the leash
-_folders: list[str] = []  # in a child: what it removes when the owner is gone
 
 
 class Child:
@@ -206,7 +205,6 @@ def on_byte(call: Callable[[bytes], None]) -> None:
 
 def hold(folder: str) -> None:
     """In a child: wait in a thread for the leash to close; standard input is replaced, so nothing else reads it."""
-    remove_with_owner(folder)
     leash = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -218,16 +216,11 @@ def hold(folder: str) -> None:
             told += byte
             for call in _on_byte:
                 call(byte)
-        for each in (*_folders, *os.fsdecode(bytes(told)).split(END_OF_FOLDER)[:-1]):
+        for each in (folder, *os.fsdecode(bytes(told)).split(END_OF_FOLDER)[:-1]):
             shutil.rmtree(each, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, name="pllab-leash", daemon=True).start()
-
-
-def remove_with_owner(folder: str) -> None:
-    """In a child: remove this folder, too, when the owner is gone."""
-    _folders.append(folder)
 
 
 def end_like_python() -> None:

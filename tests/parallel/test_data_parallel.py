@@ -157,16 +157,6 @@ def without_memory_to_share_all_send(rank: int, world_size: int, how: str) -> No
     assert_close(gradients(model.module), one_gradient(0))
 
 
-@PROGRAMS.add()
-def one_message_for_each_type(rank: int, world_size: int) -> None:
-    inner = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2).double(), nn.Linear(2, 2).bfloat16()])
-    model = DataParallel(inner)
-    with comm.record_messages() as ledger:
-        sum(layer(torch.full((1, 2), rank + 1.0, dtype=layer.weight.dtype)).float().sum() for layer in inner).backward()
-    assert ledger.count() == len(model.buckets) == 3
-    assert all(layer.weight.grad.eq(1.5).all() and layer.bias.grad.eq(1.0).all() for layer in inner)
-
-
 @PROGRAMS.add(how=STRATEGIES)
 def a_step_after_a_failed_backward_is_right(rank: int, world_size: int, how: str) -> None:
     """A backward that raises half way, on every rank, within no_sync and outside, with messages still under way."""

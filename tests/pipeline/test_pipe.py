@@ -104,17 +104,12 @@ def test_any_lanes_with_and_without_recompute_run_the_rows_of_a_legal_schedule(
         ({"split_size": 0}, "split_size is 0; give a whole number of at least 1"),
         ({"num_microbatches": 2.5}, "num_microbatches is 2.5; give a whole number of at least 1"),
         ({"timeout_s": 0}, "timeout_s is 0; give the longest wait in seconds"),
+        ({"sequential": on_lanes([nn.Linear(6, 6)] * 2)}, "same module"),
     ],
 )
-def test_sizes_counts_and_deadlines_that_are_none_are_refused(given: dict[str, Any], sentence: str) -> None:
+def test_what_makes_no_pipe_is_refused(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        Pipe(on_lanes(layers()), **given)
-
-
-def test_stages_that_share_a_module_are_refused() -> None:
-    layer = nn.Linear(6, 6)
-    with pytest.raises(ValueError, match="same module"):
-        Pipe(on_lanes([layer, layer]))
+        Pipe(**{"sequential": on_lanes(layers())} | given)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
