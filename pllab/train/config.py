@@ -186,11 +186,6 @@ class TrainConfig:
         return self.mode == "data_parallel" or self.dp * self.tp > 1 or is_torch
 
     @property
-    def norm_limit(self) -> float | None:
-        """Largest gradient norm of a step; infinite if norms are only recorded, none if they are not."""
-        return math.inf if self.tensorboard and self.gradient_clipping is None else self.gradient_clipping
-
-    @property
     def num_stages(self) -> int:
         """Number of stages of a model on several devices."""
         family = FAMILIES.get(self.schedule)  # zero_bubble is none: it is searched
