@@ -58,7 +58,7 @@ class StepRecord:
     num_targets: int
     """Target tokens of this share."""
     learning_rate: float
-    gradient_norm: float | torch.Tensor | None
+    gradient_norm: float | None
     """Norm over all parameters before clipping, if the configuration asks for it."""
     timing: Timeline | ActionTimes | None = None
     """When the devices of a split model worked, None if there was no target; the trainer's `timelines` reads it."""

@@ -95,7 +95,7 @@ def with_one_in_vain(_rank: int, _world_size: int, every_axes: list[dict[str, An
             batches.insert(1, {**batches[0], "labels": torch.full_like(batches[0]["labels"], -100)})
         records = [trainer.step(share_of(each, config)) for each in batches]
         weights = dict(whole_weights(trainer))
-        found.append((losses_of_all(records, config.dp), [float(r.gradient_norm) for r in records], weights))
+        found.append((losses_of_all(records, config.dp), [r.gradient_norm for r in records], weights))
         trainer.close()
     return found
 

@@ -4,9 +4,9 @@ from dataclasses import fields
 
 import pytest
 
-from pllab.train import EpochMetrics, RunMetrics, TrainConfig, TrainResult
+from pllab.train import EpochMetrics, TrainConfig, TrainResult
 from pllab.train.loop import first_of_each_share
-from pllab.train.metrics import StepMetrics
+from pllab.train.metrics import RunMetrics, StepMetrics
 
 METRICS = RunMetrics(**{field.name: 1.0 for field in fields(RunMetrics)})  # no test here reads them
 SECONDS = (9.0, 1.0, 3.0), (9.0, 3.0, 6.0)  # of the epochs of each rank
