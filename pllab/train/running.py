@@ -42,22 +42,24 @@ def train(config: TrainConfig, on_progress: OnProgress = lambda _: None) -> Trai
         NothingLeftError: a resumed run has already trained all its epochs.
         RankError: a rank failed; all others were ended.
     """
-    backend = _describe_backend(config)
     if config.needs_ranks:
+        backend = {"cpu": "gloo", "cuda": gpu_backend(), "auto": None}[config.device]
+        reason = comm.plan_backend(0, config.world_size, backend).reason
         _open_run(config)  # what every rank would refuse is refused here
         result = comm.launch(
             _in_rank,
             config.world_size,
             config,
-            backend,
-            backend="gloo" if config.device == "cpu" else None,
+            reason,
+            backend=backend,
             timeout_s=config.timeout_s,
             on_report=lambda _, event: on_progress(event),
         )[0]
     else:
+        devices = ", ".join(map(str, devices_of(config)))
         corpus, found = _open_run(config)
         with compute_threads(config.num_threads):
-            result = train_rank(config, corpus, found, backend, on_progress)
+            result = train_rank(config, corpus, found, f"one process on {devices}", on_progress)
     assert isinstance(result, TrainResult), "rank 0 returns it"
     return result
 
@@ -89,14 +91,6 @@ def _check_group(config: TrainConfig) -> None:
     told = f"device is {config.device!r}, and this group computes on {device} ({comm.backend_name()})"
     fits = config.device in ("auto", "cuda" if is_gpu(device) else "cpu")
     require(fits, f"{told}; take 'auto', or set up a group on that device")
-
-
-def _describe_backend(config: TrainConfig) -> str:
-    """Say which devices compute and which backend carries messages; refuses devices that are not there."""
-    if config.needs_ranks:
-        backend = {"cpu": "gloo", "cuda": gpu_backend(), "auto": None}[config.device]
-        return comm.plan_backend(0, config.world_size, backend).reason
-    return f"one process on {', '.join(map(str, devices_of(config)))}"
 
 
 def _open_run(config: TrainConfig) -> tuple[Corpus, tuple[Path, int] | None]:

@@ -232,7 +232,9 @@ def _updated(trainer: Trainer, loss_sum: torch.Tensor, num_targets: int, timing:
 
 def stage_sizes(model: "models.GPT2LMHeadModelParallel", config: TrainConfig) -> list[int]:
     """Layers of each stage, including embedding and head, so that the slowest stage is as fast as possible."""
-    return balance(models.layer_costs(model.config, config.max_length), config.num_stages)
+    family = FAMILIES.get(config.schedule)  # zero_bubble is none: it is searched, with a stage for each rank
+    num_stages = config.pp * (family.stages_per_rank if family else 1)
+    return balance(models.layer_costs(model.config, config.max_length), num_stages)
 
 
 def schedule_of(
