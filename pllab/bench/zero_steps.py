@@ -6,10 +6,10 @@ different hosts would, not in shared memory, so that the ledger has what a clust
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
 from pllab import comm
 from pllab.arguments import require
@@ -99,8 +99,13 @@ def _measure(rank: int, world_size: int, workload: Workload) -> ZeroBench:
 
 
 def _train(workload: Workload, stage: int, rank: int) -> tuple[HeldAndSent, list[torch.Tensor]]:
-    """Two steps, of which the second is counted, and the whole weights after them."""
-    shared = _shared(workload.model(), stage)
+    """Two steps, of which the second is counted, and the whole weights after them; no memory is shared."""
+    model = workload.model()
+    shared: DataParallel | FullyShardedDataParallel
+    if stage == 0:
+        shared = DataParallel(model, "flat")
+    else:
+        shared = FullyShardedDataParallel(model, zero=stage, share_memory=False)
     parameters = list(shared.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=1e-3, fused=True)
     seen: list[dict[str, int]] = []
@@ -118,18 +123,6 @@ def _train(workload: Workload, stage: int, rank: int) -> tuple[HeldAndSent, list
         optimizer.zero_grad()
     fullest = max(seen, key=lambda held: sum(held.values()))
     sent_bytes = float(sum(map(comm.traffic, ledger.messages)))
-    return HeldAndSent(fullest, sent_bytes, len(ledger.messages)), _whole_weights(shared)
-
-
-def _shared(model: nn.Module, stage: int) -> DataParallel | FullyShardedDataParallel:
-    """The model shared by all ranks, which exchange messages and share no memory."""
-    if stage == 0:
-        return DataParallel(model, "flat")
-    return FullyShardedDataParallel(model, zero=stage, share_memory=False)
-
-
-def _whole_weights(shared: DataParallel | FullyShardedDataParallel) -> list[torch.Tensor]:
-    if isinstance(shared, DataParallel):
-        return [parameter.detach().clone() for parameter in shared.parameters()]
-    with shared.gathered() as whole:
-        return [parameter.detach().clone() for parameter in whole.parameters()]
+    with nullcontext(shared) if isinstance(shared, DataParallel) else shared.gathered() as whole:
+        weights = [parameter.detach().clone() for parameter in whole.parameters()]
+    return HeldAndSent(fullest, sent_bytes, len(ledger.messages)), weights

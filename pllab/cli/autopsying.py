@@ -35,24 +35,10 @@ def _lines(records: Sequence[Record], found: Diagnosis) -> Iterator[tuple[str, s
     size = max(record.world_size for record in records)
     for rank in sorted({*range(size)} - {record.rank for record in records}):
         yield f"rank {rank}", f"no file, of {size} ranks; it may have ended first, so look for its own error"
-    yield from _at_the_finding(records, found)
     for rank, others in wait_for_graph(records).items():
         if others:
             yield "waits", f"rank {rank} for rank{'s' * (len(others) > 1)} {', '.join(map(str, sorted(others)))}"
     yield "diagnosis", found.sentence
-
-
-def _at_the_finding(records: Sequence[Record], found: Diagnosis) -> Iterator[tuple[str, str]]:
-    """What every rank called where they diverge, which may be later than the call in which a rank waits."""
-    theirs = next(
-        (call for one in records if one.rank == found.rank for call in one.calls if call.number == found.call), None
-    )
-    if theirs is None or not theirs.is_collective:
-        return
-    calls = {one.rank: one.collectives(theirs.group).get(theirs.order) for one in records}
-    if len({call.kind for call in calls.values() if call is not None}) < 2:
-        return
-    yield f"call {theirs.number}", ", ".join(f"rank {rank} {call or 'nothing'}" for rank, call in calls.items())
 
 
 def _place(record: Record) -> str:

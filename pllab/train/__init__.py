@@ -8,14 +8,12 @@ starts a run, `loop.py` has the steps, `trainers.py` what a step does on any axe
 
 from pllab.train.config import TrainConfig
 from pllab.train.first_training import train_data_parallel
-from pllab.train.metrics import EpochMetrics, RunMetrics, Summary, TrainResult
+from pllab.train.metrics import EpochMetrics, TrainResult
 from pllab.train.running import NothingLeftError, train, train_as_rank
 
 __all__ = [
     "EpochMetrics",
     "NothingLeftError",
-    "RunMetrics",
-    "Summary",
     "TrainConfig",
     "TrainResult",
     "train",

@@ -133,13 +133,14 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
                 owner, _, kind = key.rpartition(".")
                 kinds.setdefault(owner, []).append(kind)
             for name, parameter in trainer.updates.parameters.items():
-                parameter.copy_(_mine(parameter, weights.get_tensor(name), trainer.mesh))
+                parameter.copy_(part_of(parameter, weights.get_tensor(name), trainer.mesh))
                 lacks_state = bool(kinds) and name not in kinds and parameter.requires_grad
                 require(not lacks_state, f"{_STATES} has no state of {name}")  # AdamW would go on from empty moments
                 for kind in kinds.get(name, []):
-                    mine = _mine(parameter, states.get_tensor(f"{name}.{kind}"), trainer.mesh)
+                    whole = states.get_tensor(f"{name}.{kind}")  # a count of steps is the same on every rank
+                    mine = part_of(parameter, whole, trainer.mesh) if whole.ndim else whole
                     # Only a fused optimizer counts its steps on the GPU; another would wait for it in each.
-                    moves = mine.ndim or trainer.updates.optimizer.defaults["fused"]
+                    moves = whole.ndim or trainer.updates.optimizer.defaults["fused"]
                     state = trainer.updates.optimizer.state[parameter]
                     state[kind] = (mine.to(parameter.device) if moves else mine).clone()
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
@@ -194,11 +195,6 @@ def _write(
         shutil.rmtree(draft, ignore_errors=True)
     for older in checkpoints_in(folder)[:-1]:
         shutil.rmtree(older, ignore_errors=True)
-
-
-def _mine(parameter: nn.Parameter, whole: torch.Tensor, mesh: comm.Mesh | None) -> torch.Tensor:
-    """This rank's part of a tensor; a count of steps is the same on every rank."""
-    return part_of(parameter, whole, mesh) if whole.ndim else whole
 
 
 def _damaged(path: Path, what: str) -> ValueError:

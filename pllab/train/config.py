@@ -185,17 +185,6 @@ class TrainConfig:
         is_torch = self.implementation == "pytorch" and self.world_size > 1
         return self.mode == "data_parallel" or self.dp * self.tp > 1 or is_torch
 
-    @property
-    def norm_limit(self) -> float | None:
-        """Largest gradient norm of a step; infinite if norms are only recorded, none if they are not."""
-        return math.inf if self.tensorboard and self.gradient_clipping is None else self.gradient_clipping
-
-    @property
-    def num_stages(self) -> int:
-        """Number of stages of a model on several devices."""
-        family = FAMILIES.get(self.schedule)  # zero_bubble is none: it is searched
-        return self.pp * (family.stages_per_rank if family else 1)
-
 
 def _checked(name: str, hint: Any, value: Any) -> Any:
     """The value as Python's own kind, which JSON takes; refuses one that its field does not allow."""

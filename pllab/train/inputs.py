@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,10 +27,7 @@ _OF_MODEL = "n_layer n_embd n_head dropout dtype optimizer seed"
 
 @dataclass(frozen=True)
 class Corpus:
-    """Training and validation examples with their tokenizer.
-
-    Every rank reads the examples itself; the tokenizer is trained once and passed on as a file.
-    """
+    """Training and validation examples with their tokenizer; every rank reads and trains them itself."""
 
     training: Sequence[Example]
     validation: Sequence[Example]
@@ -46,16 +42,14 @@ class Corpus:
         return given | {"data": digest[:12], "steps_per_epoch": steps}
 
 
-def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corpus:
-    """Load the data set of the configuration and load or train its tokenizer.
+def load_corpus(config: TrainConfig) -> Corpus:
+    """Load the data set of the configuration and train its tokenizer: the same texts give the same one.
 
     Raises:
         ValueError: the data set or its columns are missing.
     """
     training = load_examples(config.dataset, "train", config.columns, config.samples_per_epoch)
     validation = load_examples(config.dataset, "validation", config.columns, config.validation_samples)
-    if tokenizer_path is not None:
-        return Corpus(training, validation, Tokenizer.load(tokenizer_path))
     return Corpus(training, validation, train_tokenizer(texts_of(training), config.vocab_size))
 
 

@@ -201,12 +201,9 @@ class _Loop:
             validation_loss=self.validation_losses[self.at],  # an epoch ends with one
             bubble_fraction=_idle_share(timelines) if timelines else None,
         )
-        norms = [None if record.gradient_norm is None else float(record.gradient_norm) for record in records]
         return metrics, [
-            StepMetrics(loss, rows * count, record.learning_rate, norm, self.validation_losses.get(number))
-            for number, (loss, rows, record, norm) in enumerate(
-                zip(losses, self.num_rows, records, norms, strict=True), start=self.done + 1
-            )
+            StepMetrics(loss, rows * count, one.learning_rate, one.gradient_norm, self.validation_losses.get(number))
+            for number, (loss, rows, one) in enumerate(zip(losses, self.num_rows, records, strict=True), self.done + 1)
         ]
 
 

@@ -14,7 +14,6 @@ from pllab.train.inputs import Corpus, devices_of, load_corpus
 from pllab.train.loop import OnProgress, train_rank
 from pllab.train.metrics import TrainResult
 
-_TOKENIZER = "tokenizer.json"
 _OF_A_HOST = {"workdir", "profile", "num_threads", "peak_flops"}  # these may differ between the ranks of a run
 
 
@@ -43,23 +42,24 @@ def train(config: TrainConfig, on_progress: OnProgress = lambda _: None) -> Trai
         NothingLeftError: a resumed run has already trained all its epochs.
         RankError: a rank failed; all others were ended.
     """
-    backend = _describe_backend(config)
-    corpus, found = _open_run(config)
     if config.needs_ranks:
+        backend = {"cpu": "gloo", "cuda": gpu_backend(), "auto": None}[config.device]
+        reason = comm.plan_backend(0, config.world_size, backend).reason
+        _open_run(config)  # what every rank would refuse is refused here
         result = comm.launch(
             _in_rank,
             config.world_size,
             config,
-            found,
-            backend,
-            backend="gloo" if config.device == "cpu" else None,
-            num_threads=config.num_threads,
+            reason,
+            backend=backend,
             timeout_s=config.timeout_s,
             on_report=lambda _, event: on_progress(event),
         )[0]
     else:
+        devices = ", ".join(map(str, devices_of(config)))
+        corpus, found = _open_run(config)
         with compute_threads(config.num_threads):
-            result = train_rank(config, corpus, found, backend, on_progress)
+            result = train_rank(config, corpus, found, f"one process on {devices}", on_progress)
     assert isinstance(result, TrainResult), "rank 0 returns it"
     return result
 
@@ -91,14 +91,6 @@ def _check_group(config: TrainConfig) -> None:
     told = f"device is {config.device!r}, and this group computes on {device} ({comm.backend_name()})"
     fits = config.device in ("auto", "cuda" if is_gpu(device) else "cpu")
     require(fits, f"{told}; take 'auto', or set up a group on that device")
-
-
-def _describe_backend(config: TrainConfig) -> str:
-    """Say which devices compute and which backend carries messages; refuses devices that are not there."""
-    if config.needs_ranks:
-        backend = {"cpu": "gloo", "cuda": gpu_backend(), "auto": None}[config.device]
-        return comm.plan_backend(0, config.world_size, backend).reason
-    return f"one process on {', '.join(map(str, devices_of(config)))}"
 
 
 def _open_run(config: TrainConfig) -> tuple[Corpus, tuple[Path, int] | None]:
@@ -136,7 +128,7 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, tuple[Path, int] | None]:
             f"{found[1] // num_steps} behind it; give more to go on{see}"
         )
     if comm.rank() == 0:  # other hosts may not see its tokenizer; the same texts give the same one
-        corpus.tokenizer.save(folder / _TOKENIZER)
+        corpus.tokenizer.save(folder / "tokenizer.json")
     return corpus, found
 
 
@@ -149,9 +141,6 @@ def _refuse_differences(mine: dict[str, object]) -> None:
             require(theirs[name] == value, f"{differs}; give all ranks the same flags, data and --workdir")
 
 
-def _in_rank(
-    _rank: int, _world_size: int, config: TrainConfig, found: tuple[Path, int] | None, backend: str
-) -> TrainResult | None:
+def _in_rank(_rank: int, _world_size: int, config: TrainConfig, backend: str) -> TrainResult | None:
     """The function of a launched rank, at module level so that a new process can import it."""
-    corpus = load_corpus(config, config.folder / _TOKENIZER)
-    return train_rank(config, corpus, found, backend, comm.report)
+    return train_as_rank(config, backend, comm.report)

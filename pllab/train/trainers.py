@@ -13,6 +13,7 @@ tokens on its rank. The classes around the model decide what is sent in a backwa
     --tp 2              models.tensor_parallel               -
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
@@ -57,7 +58,7 @@ class StepRecord:
     num_targets: int
     """Target tokens of this share."""
     learning_rate: float
-    gradient_norm: float | torch.Tensor | None
+    gradient_norm: float | None
     """Norm over all parameters before clipping, if the configuration asks for it."""
     timing: Timeline | ActionTimes | None = None
     """When the devices of a split model worked, None if there was no target; the trainer's `timelines` reads it."""
@@ -102,7 +103,7 @@ class Plain:
 
     def __init__(self, model: "models.GPT2LMHeadModelParallel", config: TrainConfig, mesh: comm.Mesh | None) -> None:
         (self.device,) = devices_of(config)
-        self.model, self.mesh, self._config = model, mesh, config
+        self.model, self.mesh, self.config = model, mesh, config
         if not config.deferred_init:
             nn.Module.to(model, self.device)
         if mesh is not None and config.dp > 1 and config.implementation == "pytorch":
@@ -119,19 +120,14 @@ class Plain:
         num_targets = num_target_tokens(batch["labels"])
         # Asked before the forward is queued, so that a GPU has little left to do.
         total = num_targets if self.mesh is None else global_sum(num_targets)
-        if not total:
-            return _passed_over(self.updates, self._config, self.device)
-        sums = list[torch.Tensor]()
-        parts = scatter_evenly((batch["input_ids"], batch["labels"]), self._config.accumulation)
+        sums = [torch.zeros((), device=self.device)]
+        parts = scatter_evenly((batch["input_ids"], batch["labels"]), self.config.accumulation) if total else []
         for part in parts:
             with nullcontext() if part is parts[-1] else unsent(self.shared):
                 loss_sum = self._loss_sum(*part)
                 token_weighted(loss_sum, num_targets, total=total).backward()
             sums.append(loss_sum.detach())
-        most = self._config.norm_limit
-        norm = None if most is None else clip_grad_norm(self.shared, most, self.mesh)
-        rate = self.updates.step()
-        return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm)
+        return _updated(self, torch.stack(sums).sum(), num_targets)
 
     def loss_sum(self, batch: Batch) -> float:
         """Cross-entropy summed over the target tokens of a batch, in nats, without training."""
@@ -178,15 +174,13 @@ class Pipelined:
         self.shared: Any = shared_over_dp(modules, config, mesh, units=list(layers))
         trained = set(modules.parameters())
         self.updates = Updates({name: p for name, p in model.named_parameters() if p in trained}, config)
-        self.model, self.device, self.mesh, self.schedule, self._config = model, devices[0], mesh, schedule, config
+        self.model, self.device, self.mesh, self.schedule, self.config = model, devices[0], mesh, schedule, config
 
     def step(self, batch: Batch) -> StepRecord:
         """One step of the executor, average over dp, clip, update."""
-        ids, labels, is_shared = batch["input_ids"], batch["labels"], self._config.dp > 1
+        ids, labels, is_shared = batch["input_ids"], batch["labels"], self.config.dp > 1
         num_targets = num_target_tokens(labels)
         total = global_sum(num_targets) if is_shared else num_targets
-        if not total:
-            return _passed_over(self.updates, self._config, comm.readable_device())
         loss: float | torch.Tensor = 0.0
         timing: Timeline | ActionTimes | None = None
         if (missing := self.schedule.num_microbatches - len(ids)) > 0:  # the last batch of an epoch
@@ -197,13 +191,10 @@ class Pipelined:
             for parameter in self.shared.parameters() if is_shared else ():
                 if parameter.grad is not None:  # the more targets its rows have, the more a pipeline weighs
                     parameter.grad.mul_(comm.world_size() * num_targets / total)
-        if is_shared:
+        if is_shared and total:
             self.shared.average_now()
-        most = self._config.norm_limit
-        norm = None if most is None else clip_grad_norm(self.shared, most, self.mesh)
-        rate = self.updates.step()
         loss_sum = torch.as_tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
-        return StepRecord(loss_sum, num_targets, rate, norm, timing)
+        return _updated(self, loss_sum, num_targets, timing)
 
     def loss_sum(self, batch: Batch) -> float:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
@@ -230,15 +221,20 @@ class Pipelined:
 Trainer = Plain | Pipelined
 
 
-def _passed_over(updates: Updates, config: TrainConfig, device: torch.device) -> StepRecord:
-    """The record of a batch of which no rank has a target: without gradients an optimizer changes nothing."""
-    norm = None if config.norm_limit is None else 0.0
-    return StepRecord(torch.zeros((), dtype=torch.float64, device=device), 0, updates.step(), norm)
+def _updated(trainer: Trainer, loss_sum: torch.Tensor, num_targets: int, timing: Any = None) -> StepRecord:
+    """Clip and update. If no rank had a target there are no gradients, and an optimizer changes nothing."""
+    most = trainer.config.gradient_clipping
+    if most is None and trainer.config.tensorboard:
+        most = math.inf  # which clips nothing, and the norm is recorded
+    norm = None if most is None else clip_grad_norm(trainer.shared, most, trainer.mesh)
+    return StepRecord(loss_sum, num_targets, trainer.updates.step(), norm, timing)
 
 
 def stage_sizes(model: "models.GPT2LMHeadModelParallel", config: TrainConfig) -> list[int]:
     """Layers of each stage, including embedding and head, so that the slowest stage is as fast as possible."""
-    return balance(models.layer_costs(model.config, config.max_length), config.num_stages)
+    family = FAMILIES.get(config.schedule)  # zero_bubble is none: it is searched, with a stage for each rank
+    num_stages = config.pp * (family.stages_per_rank if family else 1)
+    return balance(models.layer_costs(model.config, config.max_length), num_stages)
 
 
 def schedule_of(

@@ -1,19 +1,15 @@
 """Where a pipeline's time goes: the parts add up to what is missing, and marks cover the work of any right pipe."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from pllab.bench.measure import Comparison
 from pllab.bench.missing_time import MarkedStage, MissingTime, missing_time
-from pllab.bench.racing import RaceResult
 from pllab.schedule import gpipe
 from pllab.simulate import Costs, simulate
 from pllab.traces import Recorded
-from tests.bench.test_racing import track
+from tests.bench.test_racing import result, track
 from tests.lesson import strangers_09, variants_09
 
 PIPES = variants_09.RIGHT["09.5"] + strangers_09.RIGHT["09.5"]
@@ -45,20 +41,15 @@ def test_the_parts_are_what_eighths_alone_and_lanes_at_once_take_and_add_up_to_t
 
 
 def test_the_race_is_set_against_the_simulated_speedup_and_the_rest_is_named():
-    seconds = {"one lane": (0.45, 0.6, 0.42), "pipe": (0.4, 0.4, 0.4)}
-    result = RaceResult(
-        Comparison(seconds, "one lane", num_devices=2, tokens=100),
-        {"one lane": [2.0] * 10, "pipe": [2.0] * 10},
-        {"one lane": [0.45, 0.6, 0.42], "pipe": [0.6, 0.6, 0.6]},
-    )
-    lost = MissingTime(WHOLE, EIGHTH, SLOW)
-    assert lost.speedup(result, "pipe") == pytest.approx(45 / 27)  # one lane's step, not that of two lanes in turn: 48
-    said = lost.in_race(result, "pipe")
-    assert "pipe took 40 ms a step and was 1.12x as fast as one lane (real)" in said
+    lane, pipe = [0.09, 0.12, 0.084], ([0.08] * 3, [0.12] * 3)
+    shown, lost = result(lane=(lane, lane), pipe=pipe), MissingTime(WHOLE, EIGHTH, SLOW)
+    assert lost.speedup(shown, "pipe") == pytest.approx(45 / 27)  # one lane's step, not that of two lanes in turn: 48
+    said = lost.in_race(shown, "pipe")
+    assert "pipe took 40 ms a step and was 1.12x as fast as lane (real)" in said
     assert "would be 1.67x (simulated). Of the +13 ms between the two, the recorded step accounts for +18 ms" in said
     assert "largest part, +12 ms, is: two lanes at once, against one" in said
     assert "The rest, -5 ms, is set-up, the optimizer's step" in said
-    disturbed = replace(result, cpu_s={**result.cpu_s, "one lane": [0.4, 0.4, 0.4]})
+    disturbed = result(lane=(lane, [0.08] * 3), pipe=pipe)
     assert lost.in_race(disturbed, "pipe") == disturbed.disturbed() != ""
 
 

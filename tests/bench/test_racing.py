@@ -49,9 +49,8 @@ def test_an_entrant_that_learns_something_else_is_refused():
 def result(**seconds_and_cpu):
     seconds = {name: tuple(pairs[0]) for name, pairs in seconds_and_cpu.items()}
     comparison = Comparison(seconds, "lane", num_devices=2, tokens=100)
-    return RaceResult(
-        comparison, dict.fromkeys(seconds, [1.0]), {name: pairs[1] for name, pairs in seconds_and_cpu.items()}
-    )
+    two_steps = dict.fromkeys(seconds, [2.0, 1.0])
+    return RaceResult(comparison, two_steps, {name: pairs[1] for name, pairs in seconds_and_cpu.items()})
 
 
 LANE = ([2.0, 2.0, 3.0], [2.0, 2.0, 3.0])

@@ -138,13 +138,8 @@ def kill_agent(agent: subprocess.Popen, folder: Path, step: int) -> None:
 
 def orphans(mark: str) -> int:
     """Processes that this try has started and that still live."""
-    found = 0
-    for process in psutil.process_iter():
-        try:
-            found += process.environ().get("PLLAB_TEST_MARK") == mark
-        except psutil.Error:
-            continue
-    return found
+    environments = (process.info["environ"] or {} for process in psutil.process_iter(["environ"]))
+    return sum(environment.get("PLLAB_TEST_MARK") == mark for environment in environments)
 
 
 def log_of(folder: Path) -> list[dict]:

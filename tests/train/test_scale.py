@@ -89,13 +89,12 @@ def test_the_most_bytes_of_a_sharded_step_are_at_a_reduction(zero: int) -> None:
     }
 
 
-@pytest.mark.parametrize(("axes", "coordinate"), [({"pp": 3}, 1), ({"dp": 2}, 0), *exhaustive(({}, 0), ({"tp": 2}, 0))])
-def test_gradients_count_whatever_travels_between_backward_and_step(axes: dict[str, int], coordinate: int) -> None:
-    """A single rank, one in tp alone and one in the middle of a pipeline send nothing there."""
-    parts = {"num_microbatches": 6} if "pp" in axes else {}
-    peak = ranks_of(**axes, **parts, batch_size=12)[coordinate].peak
-    flags = peak["gradients"] - peak["parameters"]
-    assert flags == (4 * NUM_TENSORS if "dp" in axes else 0)
+@pytest.mark.parametrize("axes", [{"pp": 3}, *exhaustive({}, {"tp": 2})], ids=str)
+def test_gradients_count_where_nothing_travels_between_backward_and_step(axes: dict[str, int]) -> None:
+    """On a single rank, in tp alone and in the middle of a pipeline."""
+    ranks = ranks_of(**axes, batch_size=12)
+    peak = ranks[len(ranks) // 2].peak
+    assert peak["gradients"] == peak["parameters"] > 0
 
 
 @pytest.mark.parametrize("zero", [1, *exhaustive(0)])
@@ -206,7 +205,6 @@ def test_the_command_prints_a_table_and_refuses_what_a_run_refuses(capsys: Any) 
     shown = capsys.readouterr().out
     assert "2,048 ranks = dp 512 x tp 2 x pp 2, zero 1" in shown and "reduce_scatter" in shown and "simulated" in shown
     assert main("scale --model huge".split()) == 2 and "'huge' is none of tiny, small" in capsys.readouterr().err
-    assert main("scale --dp 4 --pp 2 --zero 3".split()) == 2 and "give zero 1" in capsys.readouterr().err
     assert main("scale --dp 4 --world-size 5".split()) == 2 and "give world_size 4" in capsys.readouterr().err
     assert main("scale --rows 0".split()) == 2 and "batch_size is 0; give a whole number" in capsys.readouterr().err
 
