@@ -52,9 +52,9 @@ def test_squares_and_words_by_hand():
     assert squares(picture) == {"as it comes, epoch 0": marks, "as it comes, epoch 1": marks}
     assert edges(picture) == ([[0], [0]], [[4], [4]])
     assert picture.alt.splitlines() == [
-        "5 samples, 2 ranks, epoch 0, as it comes: 2 and 1 steps, so rank 0 waits for ever in step 2, "
+        "5 samples, 2 ranks, epoch 0, as it comes: 2, 1 steps on ranks 0 to 1, so those with more wait for ever, "
         "1 sample loaded more than once (1 load too many), 1 left out. In epoch 0 a sample was loaded 0 to 2 times.",
-        "5 samples, 2 ranks, epoch 1, as it comes: 2 and 1 steps, so rank 0 waits for ever in step 2, "
+        "5 samples, 2 ranks, epoch 1, as it comes: 2, 1 steps on ranks 0 to 1, so those with more wait for ever, "
         "1 sample loaded more than once (1 load too many), 1 left out. "
         "In epochs 0 to 1 a sample was loaded 0 to 4 times.",
     ]
@@ -74,7 +74,7 @@ COUNTED = [
     (
         [[[0], [1]], [[2], [0]], [[1]]],
         0,
-        "2, 2 and 1 steps, so ranks 0, 1 wait for ever in step 2, "
+        "2, 2, 1 steps on ranks 0 to 2, so those with more wait for ever, "
         "2 samples loaded more than once (2 loads too many), 0 left out. In epoch 0 a sample was loaded 1 to 2 times.",
     ),
     ([[]], 0, "0 steps, 0 samples loaded more than once, 3 left out. In epoch 0 a sample was never loaded."),

@@ -58,5 +58,5 @@ def test_the_sentence_is_of_the_fullest_rank_and_ends_with_the_remark():
 
 
 def test_a_kind_that_no_bar_shows_is_refused():
-    with pytest.raises(KeyError, match="cache"):
+    with pytest.raises(ValueError, match="cache"):
         bars({"x": [{"cache": 1.0}]}, {"x": PLAIN})

@@ -4,7 +4,6 @@ The numbers are the caller's, measured and from a formula; all bars have one sca
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from pllab.show.figures import Axes, Figure, drawing, figure
 from pllab.show.theme import LIGHT
@@ -33,41 +32,33 @@ def draw_memory(
         unit: what the amounts count.
     """
     title = f"held at the fullest moment, {unit}, engine: real"
-    used = {kind for name, bars in measured.items() for bar in (*bars, form[name]) for kind in bar}
-    letters = "; ".join(f"{_LETTERS[kind]}: {kind}" for kind in _in_order(used))
+    every = [bar for name, bars in measured.items() for bar in (*bars, form[name])]
+    top = max(sum(bar.values()) for bar in every)
+    letters = "; ".join(f"{_LETTERS[kind]}: {kind}" for kind in _in_order({kind for bar in every for kind in bar}))
     told = [_sentence(name, bars, form[name], unit, remarks[name]) for name, bars in measured.items()]
-    sentence = f"{title[:1].upper()}{title[1:]}. {' '.join(told)}"
-    return figure(_draw(title, measured, form), sentence, caption=f"{letters}; dashed: closed form")
-
-
-def _draw(title: str, measured: Mapping[str, Sequence[Bar]], form: Mapping[str, Bar]) -> Any:
-    """The ways stand apart: a row for each rank, and the formula last."""
-    rows = [
-        (f"{name}, rank 0" if number == 0 else f"rank {number}" if number < len(bars) else "closed form", bar)
-        for name, bars in measured.items()
-        for number, bar in enumerate((*bars, form[name]))
-    ]
-    top = max(sum(bar.values()) for _, bar in rows)
-    with drawing(8.0, 0.9 + 0.27 * len(rows), layout="constrained") as fig:
+    with drawing(8.0, 0.9 + 0.27 * len(every), layout="constrained") as fig:
         axes = fig.add_subplot()
-        place, places = -0.4, []
-        for name, bar in rows:
-            place += 1.4 if name.endswith(", rank 0") else 1.0
-            places.append(place)
-            _draw_bar(axes, place, bar, name == "closed form", top)
-        axes.set_yticks(places, [name for name, _ in rows])
+        place, names = -0.4, {}
+        for name, bars in measured.items():
+            place += 0.4  # the ways stand apart
+            for rank, bar in enumerate((*bars, form[name])):
+                place += 1.0
+                is_form = rank == len(bars)
+                names[place] = "closed form" if is_form else f"rank {rank}" if rank else f"{name}, rank 0"
+                _draw_bar(axes, place, bar, is_form, top)
+        axes.set_yticks(list(names), list(names.values()))
         axes.tick_params(axis="y", length=0)
         axes.set_xlim(0, top * 1.1)
         axes.set_ylim(place + 0.6, 0.3)
         axes.set_xlabel(title)
         axes.spines[["top", "right"]].set_visible(False)
-    return fig
+        sentence = f"{title[:1].upper()}{title[1:]}. {' '.join(told)}"
+        return figure(fig, sentence, caption=f"{letters}; dashed: closed form")
 
 
 def _in_order(kinds: Iterable[str]) -> list[str]:
-    """The kinds in the order of a bar; a KeyError if one of them is unknown."""
-    places = {kind: place for place, kind in enumerate(KINDS)}
-    return sorted(kinds, key=places.__getitem__)
+    """The kinds in the order of a bar; a ValueError if one of them is unknown."""
+    return sorted(kinds, key=list(KINDS).index)
 
 
 def _sentence(name: str, bars: Sequence[Bar], form: Bar, unit: str, remark: str) -> str:

@@ -18,7 +18,6 @@ from pllab.show.theme import count_of, write_percent
 Clock = Callable[[int, int], Iterable[Iterable[tuple[int, int]]]]
 Ticks = list[list[tuple[int, int]]]
 
-
 PATIENCE_S = 5.0  # a clock only counts
 _COLUMN_IN, _ROW_IN = 0.42, 0.42  # of a cell
 _NAME_IN, _FOOT_IN = 0.8, 0.6  # room for the names of stages, and for the numbers of ticks
@@ -38,14 +37,31 @@ def draw_clock(clock: Clock, num_batches: int, num_partitions: int) -> Figure:
     ticks = _ask(clock, num_batches, num_partitions)
     busy, cells = sum(map(len, ticks)), num_partitions * len(ticks)
     idle, length = cells - busy, count_of(len(ticks), "tick")
+    sizes = f"{count_of(num_batches, 'micro-batch')} on {count_of(num_partitions, 'stage')}"
     titles = [
-        f"{_sizes(num_batches, num_partitions)}: {length}, {idle} of {cells} cells idle, engine: simulated",
+        f"{sizes}: {length}, {idle} of {cells} cells idle, engine: simulated",
         f"bubble fraction, idle / all: {idle}/{cells} = {write_percent(idle / cells)}",
         f"bubble overhead, idle / busy: {idle}/{busy} = {write_percent(idle / busy)}",
     ]
     sentences = [_sentence_of(number, pairs, num_partitions) for number, pairs in enumerate(ticks)]
-    title = f"{titles[0]}\n{titles[1]};  {titles[2]}"
-    return figure(_draw(title, ticks, num_partitions), ". ".join([*titles, *sentences]))
+    width, height = _NAME_IN + _COLUMN_IN * len(ticks), _ROW_IN * num_partitions + _FOOT_IN
+    with drawing(width, height) as fig:
+        left, foot = _NAME_IN / width, _FOOT_IN / height
+        axes = fig.add_axes((left, foot, 1 - left, 1 - foot))
+        axes.set_title(f"{titles[0]}\n{titles[1]};  {titles[2]}", **TITLE, x=-left / (1 - left))
+        axes.set_xlim(0, len(ticks))
+        name_rows(axes, [f"stage {stage}" for stage in range(num_partitions)])
+        axes.set_xticks([number + 0.5 for number in range(len(ticks))], list(map(str, range(len(ticks)))))
+        axes.set_xlabel("tick")
+        axes.tick_params(axis="x", length=0)
+        for stage in range(num_partitions):
+            draw_idle(axes, (0, len(ticks)), (stage - _BAND / 2, _BAND))
+        for number, pairs in enumerate(ticks):
+            for batch, stage in pairs:
+                draw_work(axes, [Box((number, 1), (stage - _BAND / 2, _BAND), "F")], BAR_IN / _ROW_IN)
+                room_pt = _COLUMN_IN * 72, _BAND * _ROW_IN * 72
+                write_label(axes, (number + 0.5, stage), f"F{batch}", room_pt, digits=2)
+        return figure(fig, ". ".join([*titles, *sentences]))
 
 
 def _ask(clock: Clock, num_batches: int, num_partitions: int) -> Ticks:
@@ -88,29 +104,3 @@ def _sentence_of(number: int, pairs: list[tuple[int, int]], num_partitions: int)
     busy = ", ".join(f"micro-batch {working[j]} on stage {j}" for j in sorted(working)) or "nothing runs"
     idle = ", ".join(f"stage {j}" for j in range(num_partitions) if j not in working)
     return f"tick {number}: {busy}; {f'idle: {idle}' if idle else 'nobody is idle'}"
-
-
-def _sizes(num_batches: int, num_partitions: int) -> str:
-    return f"{count_of(num_batches, 'micro-batch')} on {count_of(num_partitions, 'stage')}"
-
-
-def _draw(title: str, ticks: Ticks, num_partitions: int) -> Any:
-    """A slab of idle time for each stage, and its micro-batches on it."""
-    width, height = _NAME_IN + _COLUMN_IN * len(ticks), _ROW_IN * num_partitions + _FOOT_IN
-    with drawing(width, height) as fig:
-        left, foot = _NAME_IN / width, _FOOT_IN / height
-        axes = fig.add_axes((left, foot, 1 - left, 1 - foot))
-        axes.set_title(title, **TITLE, x=-left / (1 - left))
-        axes.set_xlim(0, len(ticks))
-        name_rows(axes, [f"stage {stage}" for stage in range(num_partitions)])
-        axes.set_xticks([number + 0.5 for number in range(len(ticks))], list(map(str, range(len(ticks)))))
-        axes.set_xlabel("tick")
-        axes.tick_params(axis="x", length=0)
-        for stage in range(num_partitions):
-            draw_idle(axes, (0, len(ticks)), (stage - _BAND / 2, _BAND))
-        cells = [(number, batch, stage) for number, pairs in enumerate(ticks) for batch, stage in pairs]
-        boxes = [Box((number, 1), (stage - _BAND / 2, _BAND), "F") for number, _, stage in cells]
-        draw_work(axes, boxes, BAR_IN / _ROW_IN)
-        for number, batch, stage in cells:
-            write_label(axes, (number + 0.5, stage), f"F{batch}", (_COLUMN_IN * 72, _BAND * _ROW_IN * 72), digits=2)
-    return fig
