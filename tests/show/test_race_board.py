@@ -13,7 +13,7 @@ def race():
 def test_one_that_runs_shows_progress_and_rate_live(race):
     assert race.live.value.count("waiting (0%)") == 2
     race.update("pipeline", progress=0.25, rate=1234.5)
-    told = [(runner.name, runner.progress, runner.value) for runner in race.runners]
+    told = [(runner.name, runner.progress, runner.value) for runner in race.runners.values()]
     assert told == [("one lane", 0.0, "waiting"), ("pipeline", 0.25, "1,230 tokens/s")]
     assert race.top >= 1234.5
     assert "2 devices, engine: real" in race.live.value
