@@ -19,17 +19,10 @@ def test_the_groups_are_the_lines_of_a_box_of_ranks(order, sizes):
         assert sorted(axis.groups) == sorted(box.movedim(number, -1).reshape(-1, sizes[number]).tolist())
 
 
-def test_what_crosses_hosts_in_words():
-    assert [str(axis) for axis in axes_of({"pp": 2, "dp": 2, "tp": 2}, 4)] == [
-        "pp: 4 groups of 2 ranks, all of them across hosts",
-        "dp: 4 groups of 2 ranks, none of them across hosts",
-        "tp: 4 groups of 2 ranks, none of them across hosts",
-    ]
-    [_, axis] = axes_of({"dp": 2, "tp": 3}, 4)  # the second tp group is ranks 3, 4 and 5
-    assert (str(axis), axis.across) == ("tp: 2 groups of 3 ranks, 1 of them across hosts", [False, True])
-
-
-def test_every_group_is_listed_and_an_order_puts_tp_across_hosts():
+def test_groups_and_what_crosses_hosts_in_words():
+    [*_, axis] = axes_of({"dp": 2, "tp": 3}, 4)  # the second tp group is ranks 3, 4 and 5
+    assert axis.across == [False, True]
+    assert str(axis) == "tp: 2 groups of 3 ranks, 1 of them across hosts: A 0 1 2, B 3 4 5"
     shown = draw_mesh(pp=1, dp=4, tp=2, ranks_per_host=4, order=("tp", "pp", "dp"))
     assert "tp: 4 groups of 2 ranks, all of them across hosts: A 0 4, B 1 5, C 2 6, D 3 7. pp" in shown.alt
     assert shown.alt.endswith("dp: 2 groups of 4 ranks, none of them across hosts: A 0 1 2 3, B 4 5 6 7")

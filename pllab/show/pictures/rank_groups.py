@@ -24,12 +24,11 @@ class Axis:
     across: list[bool]
 
     def __str__(self) -> str:
-        """`dp: 2 groups of 2 ranks, all of them across hosts`."""
-        share = {0: "none of them", len(self.groups): "all of them"}.get(
-            sum(self.across), f"{sum(self.across)} of them"
-        )
+        """`dp: 2 groups of 2 ranks, all of them across hosts: A 0 2, B 1 3`."""
+        share = {0: "none", len(self.groups): "all"}.get(sum(self.across), sum(self.across))
         sizes = f"{count_of(len(self.groups), 'group')} of {count_of(len(self.groups[0]), 'rank')}"
-        return f"{self.name}: {sizes}, {share} across hosts"
+        listed = ", ".join(f"{letter_of(at)} {' '.join(map(str, group))}" for at, group in enumerate(self.groups))
+        return f"{self.name}: {sizes}, {share} of them across hosts: {listed}"
 
 
 def draw_mesh(*, pp: int, dp: int, tp: int, ranks_per_host: int, order: Sequence[str] = ("pp", "dp", "tp")) -> Figure:
@@ -51,23 +50,18 @@ def draw_mesh(*, pp: int, dp: int, tp: int, ranks_per_host: int, order: Sequence
     hosts = count_of(-(-num_ranks // ranks_per_host), "host")
     title = f"{' x '.join(f'{name} {size}' for name, size in sizes.items())}: {count_of(num_ranks, 'rank')} on {hosts}"
     caption = f"{title}. A box is a rank and the letter of its group; dashed: between hosts."
-    drawn = _draw(shown, _places(sizes, num_ranks, ranks_per_host), ranks_per_host)
-    return figure(drawn, f"{title}. " + ". ".join(f"{axis}: {_listed(axis)}" for axis in shown), caption=caption)
-
-
-def _draw(shown: Sequence[Axis], places: Sequence[Place], each: int) -> Any:
-    width, height = (max(place[side] for place in places) + 1 for side in (0, 1))
+    places = _places(sizes, num_ranks, ranks_per_host)
+    width, height = (max(side) + 1 for side in zip(*places, strict=True))
     with drawing(max(9.0, 1.8 * width), 0.55 * height + 1.0, layout="constrained") as fig:
-        for axis, axes in zip(shown, fig.subplots(1, 3, squeeze=False)[0], strict=True):
-            _draw_hosts(axes, places, each)
+        for axis, axes in zip(shown, fig.subplots(1, 3), strict=True):
+            _draw_hosts(axes, places, ranks_per_host)
             for number, group in enumerate(axis.groups):
-                _draw_group(axes, [places[rank] for rank in group], number, is_dashed=axis.across[number])
-                _draw_ranks(axes, {rank: places[rank] for rank in group}, number)
+                _draw_group(axes, {rank: places[rank] for rank in group}, number, is_dashed=axis.across[number])
             axes.set_title(f"groups of {axis.name}", fontsize=11)
             axes.set_xlim(-1.0, width)
             axes.set_ylim(height - 0.2, -1.0)
             axes.axis("off")
-    return fig
+        return figure(fig, ". ".join([title, *map(str, shown)]), caption=caption)
 
 
 def axes_of(sizes: Mapping[str, int], ranks_per_host: int) -> list[Axis]:
@@ -88,10 +82,6 @@ def letter_of(number: int) -> str:
     return (letter_of(number // 26 - 1) if number >= 26 else "") + chr(ord("A") + number % 26)
 
 
-def _listed(axis: Axis) -> str:
-    return ", ".join(f"{letter_of(at)} {' '.join(map(str, group))}" for at, group in enumerate(axis.groups))
-
-
 def _places(sizes: Mapping[str, int], num_ranks: int, each: int) -> list[Place]:
     """Column and row of each rank: hosts one above the other, in each as many columns as the innermost axis has."""
     inner = next((size for size in reversed(list(sizes.values())) if size > 1), 1)
@@ -106,26 +96,25 @@ def _draw_hosts(axes: Axes, places: Sequence[Place], each: int) -> None:
     look: dict[str, Any] = {"boxstyle": "round,pad=0.1", "facecolor": LIGHT.ground, "edgecolor": LIGHT.held_line}
     for host, first in enumerate(range(0, len(places), each)):
         mine = places[first : first + each]
-        right, below = (max(place[side] for place in mine) for side in (0, 1))
+        right, below = map(max, zip(*mine, strict=True))
         top = mine[0][1] - 0.4
         axes.add_patch(FancyBboxPatch((-0.75, top), right + 1.3, below - top + 0.4, **look))
         axes.text(right + 0.6, top - 0.14, f"host {host}", fontsize=9, color=LIGHT.soft, ha="right", va="bottom")
 
 
-def _draw_group(axes: Axes, ranks: Sequence[Place], number: int, *, is_dashed: bool) -> None:
-    """Lines from rank to rank; one that would run over other ranks goes round them."""
+def _draw_group(axes: Axes, places: Mapping[int, Place], number: int, *, is_dashed: bool) -> None:
+    """A box for each rank, and lines from rank to rank; one that would run over other ranks goes round them."""
     from matplotlib.patches import FancyArrowPatch
 
-    look: dict[str, Any] = {"color": LIGHT.outline_of(KINDS[number % len(KINDS)]), "linewidth": 2.2, "zorder": 1}
+    kind, letter = KINDS[number % len(KINDS)], letter_of(number)
+    look: dict[str, Any] = {"color": LIGHT.outline_of(kind), "linewidth": 2.2, "zorder": 1}
     look |= {"arrowstyle": "-", "shrinkA": 0, "shrinkB": 0, "linestyle": (0, (4, 2)) if is_dashed else "-"}
-    for start, end in pairwise(ranks):
+    for start, end in pairwise(places.values()):
         far = abs(end[0] - start[0]) + abs(end[1] - start[1])
         bend = f"arc3,rad={1.25 / far if far > 1.5 else 0}"
         axes.add_patch(FancyArrowPatch(start, end, connectionstyle=bend, **look))
-
-
-def _draw_ranks(axes: Axes, places: Mapping[int, Place], number: int) -> None:
-    box = {"boxstyle": "square,pad=0.3", **LIGHT.paint_of(KINDS[number % len(KINDS)])}
+    box = {"boxstyle": "square,pad=0.3", **LIGHT.paint_of(kind)}
     for rank, place in places.items():
-        words = f"{rank} {letter_of(number)}"
-        axes.text(*place, words, ha="center", va="center", fontsize=10, color=LIGHT.ink, bbox=box, zorder=2)
+        axes.text(
+            *place, f"{rank} {letter}", ha="center", va="center", fontsize=10, color=LIGHT.ink, bbox=box, zorder=2
+        )
