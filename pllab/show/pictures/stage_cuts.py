@@ -41,25 +41,25 @@ class StageCut:
         return [float(sum(self.costs[layer] for layer in stage)) for stage in self.stages]
 
     @property
+    def most(self) -> float:
+        """The cost of the slowest stage."""
+        return max(self.sums)
+
+    @property
     def slowest(self) -> int:
         """The number of the slowest stage; the first of equals."""
-        return self.sums.index(max(self.sums))
+        return self.sums.index(self.most)
 
     @property
     def bound(self) -> str:
         """How many times as fast as one device the stages are at most, in words."""
-        return f"{sum(self.costs) / max(self.sums):.2f}"
-
-    @property
-    def last(self) -> str:
-        """The last layer of the first stage."""
-        return self.names[self.sizes[0] - 1]
+        return f"{sum(self.costs) / self.most:.2f}"
 
     def __str__(self) -> str:
         """`The slowest stage is stage 1, block 1 to head: 50 ms. 2 devices are at most 1.22 times as fast as one.`."""
         stage = self.stages[self.slowest]
         layers = self.names[stage[0]] if len(stage) == 1 else f"{self.names[stage[0]]} to {self.names[stage[-1]]}"
-        said = f"The slowest stage is stage {self.slowest}, {layers}: {_write(max(self.sums))}."
+        said = f"The slowest stage is stage {self.slowest}, {layers}: {_write(self.most)}."
         devices = f"{count_of(len(self.sizes), 'device')} {'is' if len(self.sizes) == 1 else 'are'}"
         return f"{said} {devices} at most {self.bound} times as fast as one."
 
@@ -78,10 +78,16 @@ def draw_cut(costs_ms: Sequence[float], sizes: Sequence[int], names: Sequence[st
     below = ["ms per layer; a line is a cut between two stages", *wrap(str(cut), _LINE)]
     with drawing(8.0, 0.3 * len(costs_ms) + 0.9 + 0.2 * len(below), layout="constrained") as fig:
         axes = fig.add_subplot()
-        _draw_stages(axes, cut, top)
+        for number, (stage, cost) in enumerate(zip(cut.stages, cut.sums, strict=True)):
+            is_slowest = number == cut.slowest
+            weight, words = ("bold", " (slowest)") if is_slowest else ("normal", "")
+            bars = axes.barh(stage, costs_ms[stage.start : stage.stop], height=0.7, **_look(is_slowest))
+            axes.bar_label(bars, fmt=_write, padding=5, fontweight=weight)
+            label = f"stage {number}: {_write(cost)}{words}"
+            axes.text(top * 1.22, (stage[0] + stage[-1]) / 2, label, va="center", fontweight=weight)
         axes.hlines([stage[-1] + 0.5 for stage in cut.stages[:-1]], 0, top * 1.75, color=LIGHT.over, linewidth=2.5)
         axes.set_xlim(0, top * 1.8)
-        _finish(axes, title, "\n".join(below), cut.names)
+        _finish(axes, title, "\n".join(below), names)
         return figure(fig, f"{title}. {cut}")
 
 
@@ -90,48 +96,29 @@ def draw_cuts(costs_ms: Sequence[float], names: Sequence[str]) -> Figure:
 
     Example: `draw_cuts([1, 1, 4], ["embedding", "block", "head"])`, whose best row is `after block`.
     """
-    sizes = [(first, len(costs_ms) - first) for first in range(1, len(costs_ms))]
-    cuts = [StageCut(costs_ms, each, names) for each in sizes]
-    best = min(cuts, key=lambda cut: max(cut.sums))
+    cuts = [StageCut(costs_ms, (at, len(costs_ms) - at), names) for at in range(1, len(costs_ms))]
+    rows = [f"after {name}" for name in names[:-1]]
+    least = min(cut.most for cut in cuts)
     title = "each cut into two stages, calculated from the measured costs"
     with drawing(8.0, 0.34 * len(cuts) + 0.8, layout="constrained") as fig:
         axes = fig.add_subplot()
         for row, cut in enumerate(cuts):
-            _draw_row(axes, row, cut, is_best=max(cut.sums) <= max(best.sums) * (1 + 1e-9))
+            weight, words = ("bold", ", best") if cut.most <= least * (1 + 1e-9) else ("normal", "")
+            first, second = cut.sums
+            axes.barh(row, first, 0.78, **_look(cut.slowest == 0))
+            axes.barh(row, second, 0.78, first, **_look(cut.slowest == 1))
+            middle = first + second / 2 if cut.slowest else first / 2
+            axes.text(middle, row, _write(cut.most), ha="center", va="center", fontweight=weight, fontsize=10)
+            axes.text(first + second, row, f" {cut.bound}{words}", va="center", fontweight=weight)
         axes.set_xlim(0, sum(costs_ms) * 1.22)
-        below = "ms of both stages; at the end: the largest possible speed-up over one device"
-        _finish(axes, title, below, [f"after {cut.last}" for cut in cuts])
-    rows = [f"after {cut.last}: slowest {_write(max(cut.sums))}, at most {cut.bound}" for cut in cuts]
-    told = f"The best cut is after {best.last}: its slowest stage costs {_write(max(best.sums))}."
-    return figure(fig, f"{title}. {'; '.join(rows)}. {told}")
+        _finish(axes, title, "ms of both stages; at the end: the largest possible speed-up over one device", rows)
+    told = [f"{row}: slowest {_write(cut.most)}, at most {cut.bound}" for row, cut in zip(rows, cuts, strict=True)]
+    best = rows[[cut.most for cut in cuts].index(least)]
+    return figure(fig, f"{title}. {'; '.join(told)}. The best cut is {best}: its slowest stage costs {_write(least)}.")
 
 
 def _write(cost: float) -> str:
     return f"{write_number(cost)} ms"
-
-
-def _draw_stages(axes: Axes, cut: StageCut, top: float) -> None:
-    """A bar for each layer, and beside each stage its sum."""
-    for number, (stage, cost) in enumerate(zip(cut.stages, cut.sums, strict=True)):
-        is_slowest = number == cut.slowest
-        look, weight = _look(is_slowest), "bold" if is_slowest else "normal"
-        costs = [cut.costs[layer] for layer in stage]
-        bars = axes.barh(stage, costs, height=0.7, **look)
-        axes.bar_label(bars, list(map(_write, costs)), padding=5, fontweight=weight)
-        label = f"stage {number}: {_write(cost)}" + (" (slowest)" if is_slowest else "")
-        axes.text(top * 1.22, (stage[0] + stage[-1]) / 2, label, va="center", fontweight=weight)
-
-
-def _draw_row(axes: Axes, row: int, cut: StageCut, *, is_best: bool) -> None:
-    left, weight = 0.0, "bold" if is_best else "normal"
-    for number, cost in enumerate(cut.sums):
-        is_slowest = number == cut.slowest
-        axes.barh(row, cost, 0.78, left, **_look(is_slowest))
-        if is_slowest:
-            axes.text(left + cost / 2, row, _write(cost), ha="center", va="center", fontweight=weight, fontsize=10)
-        left += cost
-    words = f" {cut.bound}, best" if is_best else f" {cut.bound}"
-    axes.text(left, row, words, va="center", fontweight=weight)
 
 
 def _look(is_slowest: bool) -> dict[str, Any]:
