@@ -14,8 +14,7 @@ from pllab.show.theme import INK, LIGHT
 
 Matrix = list[list[int]]
 _LOOKS = {"whole": "F", "slice": "W", "term": "B", "sum": "C"}  # what a rank has of a matrix, and the kind it wears
-_GAP, _NAME, _ARROW = 1.1, 2.3, 1.3  # cells between two matrices, for the name of a rank, and for an all-reduce
-_ROOM = 2.0  # and above a matrix, for its words
+_GAP, _LEFT, _ROOM = 1.1, 3.2, 2.0  # cells between two matrices, before the first one, and for the words above one
 _STEPS = (  # what is told, and which matrices are read and made
     ("start: every rank has all of x, its columns of A and its rows of B", ("x", "A", "B")),
     ("step 1: each rank makes its columns of h = relu(x A), alone: relu needs no other column", ("x", "A", "h")),
@@ -54,19 +53,9 @@ class ShardMoment:
         return self.ranks[0][-1].has == "sum"
 
     @property
-    def left(self) -> float:
-        """Cells before the first matrix."""
-        return _NAME + _ARROW * self.is_exchange
-
-    @property
     def width(self) -> float:
         """Cells from the name of a rank to its last matrix."""
-        return self.left + sum(len(held.cells[0]) + _GAP for held in self.ranks[0])
-
-    @property
-    def pitch(self) -> float:
-        """Cells from rank to rank."""
-        return _ROOM + max(len(held.cells) for held in self.ranks[0])
+        return _LEFT + sum(len(held.cells[0]) + _GAP for held in self.ranks[0])
 
 
 def draw_shards(x: Matrix, a: Matrix, b: Matrix, num_ranks: int = 2, *, moment: int | None = None) -> Figure:
@@ -83,17 +72,17 @@ def draw_shards(x: Matrix, a: Matrix, b: Matrix, num_ranks: int = 2, *, moment: 
     shown = moments if moment is None else [moments[moment]]
     columns, cell = (3, 0.22) if moment is None else (1, 0.4)
     widths = [max(9.0, *(one.width for one in shown[column::columns])) for column in range(columns)]
-    lines = [shown[first : first + columns] for first in range(0, len(shown), columns)]
-    heights = [num_ranks * max(one.pitch for one in line) for line in lines]
-    size = cell * sum(widths), cell * sum(heights) + 0.75 * len(lines)
+    pitch = _ROOM + max(len(held.cells) for one in shown for held in one.ranks[0])  # from rank to rank
+    lines, height = -(-len(shown) // columns), num_ranks * pitch
+    size = cell * sum(widths), (cell * height + 0.75) * lines
     with drawing(*size, layout="constrained") as fig:
-        grid = fig.subplots(len(lines), columns, squeeze=False, width_ratios=widths, height_ratios=heights)
+        grid = fig.subplots(lines, columns, squeeze=False, width_ratios=widths)
         for number, (axes, one) in enumerate(zip(grid.flat, shown, strict=True)):
-            line, column = divmod(number, columns)
-            _draw_moment(axes, one)
-            axes.set_title("\n".join(wrap(one.sentence, int(widths[column] * cell / 0.075))), loc="left", fontsize=9)
-            axes.set_xlim(0, widths[column])
-            axes.set_ylim(heights[line] - _ROOM + 0.1, -_ROOM)
+            width = widths[number % columns]
+            _draw_moment(axes, one, pitch)
+            axes.set_title("\n".join(wrap(one.sentence, int(width * cell / 0.075))), loc="left", fontsize=9)
+            axes.set_xlim(0, width)
+            axes.set_ylim(height - _ROOM + 0.1, -_ROOM)
     told = [f"y = relu(x A) B on {num_ranks} ranks", "whole numbers, calculated"]
     return figure(fig, ". ".join([*told, *(one.sentence for one in shown)]) + ".")
 
@@ -139,10 +128,10 @@ def _moment(words: str, ranks: list[list[RankMatrix]]) -> ShardMoment:
     return ShardMoment(words, ranks)
 
 
-def _draw_moment(axes: Axes, moment: ShardMoment) -> None:
+def _draw_moment(axes: Axes, moment: ShardMoment, pitch: float) -> None:
     """The ranks one above the other; an arrow joins those that add up their terms."""
     for rank, matrices in enumerate(moment.ranks):
-        top, left = rank * moment.pitch, moment.left
+        top, left = rank * pitch, _LEFT
         middle = top + len(matrices[0].cells) / 2
         axes.text(0, middle, f"rank {rank}", va="center", fontsize=9)
         for held in matrices:
@@ -151,16 +140,12 @@ def _draw_moment(axes: Axes, moment: ShardMoment) -> None:
             _draw_matrix(axes, held, left, top)
             left += len(held.cells[0]) + _GAP
         if rank and moment.is_exchange:
-            _draw_exchange(axes, moment.left - 0.4, middle - moment.pitch, middle)
+            color, ends = LIGHT.outline_of("C"), ((_LEFT - 0.4, middle), (_LEFT - 0.4, middle - pitch))
+            axes.annotate("", *ends, arrowprops={"arrowstyle": "<->", "color": color, "linewidth": 2})
+            words: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "fontsize": 8.5, "color": color}
+            axes.text(_LEFT - 0.6, middle - pitch / 2, "all-reduce", **words)
     axes.set_axis_off()
     axes.set_aspect("equal", anchor="NW")
-
-
-def _draw_exchange(axes: Axes, left: float, top: float, foot: float) -> None:
-    color = LIGHT.outline_of("C")
-    axes.annotate("", (left, foot), (left, top), arrowprops={"arrowstyle": "<->", "color": color, "linewidth": 2})
-    words: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "fontsize": 8.5, "color": color}
-    axes.text(left - 0.2, (top + foot) / 2, "all-reduce", **words)
 
 
 def _draw_matrix(axes: Axes, held: RankMatrix, left: float, top: float) -> None:
