@@ -123,7 +123,7 @@ def test_no_message_is_hidden_no_name_is_cut_and_in_a_ring_every_arrow_goes_to_t
 @pytest.mark.parametrize(
     ("messages", "sentence"),
     [
-        ([("send", 2, 4), ("receive", 2, 4)], "rank 0 sent 4 bytes to rank 2 in step 1, and no rank 2 received"),
+        ([("send", 2, 4), ("receive", 2, 4)], "rank 0 sent 4 bytes to rank 2 in step 1, and rank 2 did not receive"),
         ([("send", 1, 8), ("receive", 2, 4)], "rank 0 sent 8 bytes to rank 1 in step 1"),
     ],
 )

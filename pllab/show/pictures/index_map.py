@@ -5,7 +5,7 @@ An epoch is dealt to the ranks, its samples are counted, and the words follow fr
 
 from collections.abc import Callable, Sequence
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pllab.show.figures import Axes, Figure, draw_cell, drawing, figure
 from pllab.show.theme import INK, LIGHT, count_of
@@ -73,7 +73,25 @@ def draw_index_map(
                 panels.append(_Panel(remainder, epoch, counted, owners))
     sizes = f"{count_of(num_samples, 'sample')}, {count_of(world_size, 'rank')}"
     told = [f"{sizes}, epoch {one.epoch}, {one.remainder}: {one.counted}" for one in panels]
-    return figure(_draw(panels, len(epochs)), "\n".join(told), caption=_KEY)
+    in_row, num_rows = len(epochs), len(remainders)
+    columns = min(num_samples, _COLUMNS // in_row)
+    lines = -(-num_samples // columns)
+    across, down = columns * _SQUARE_IN[0] + 0.2, lines * _SQUARE_IN[1] + _HEAD_IN
+    with drawing(in_row * across, num_rows * down) as fig:
+        for number, panel in enumerate(panels):
+            row, column = divmod(number, in_row)
+            place = (column / in_row, 1 - (row + 1) / num_rows, 1 / in_row, (1 - _HEAD_IN / down) / num_rows)
+            axes = fig.add_axes(place)
+            words = wrap(panel.counted, int(across * 15))  # letters of an inch at this size
+            axes.text(0.05, -0.08, "\n".join(words), size=8, va="bottom")
+            name = f"{panel.remainder}, epoch {panel.epoch}"
+            axes.text(0.05, -0.2 - 0.3 * len(words), name, size=11, weight="bold", va="bottom")
+            axes.set_xlim(-0.06, across / _SQUARE_IN[0] - 0.06)
+            axes.set_ylim(lines + 0.06, -0.06)
+            axes.axis("off")
+            for sample, who in enumerate(panel.owners):
+                _draw_sample(axes, divmod(sample, columns), sample, who)
+        return figure(fig, "\n".join(told), caption=_KEY)
 
 
 def _owners_of(dealt: Dealt, num_samples: int) -> Owners:
@@ -112,30 +130,6 @@ def _steps_of(dealt: Dealt) -> str:
     if len(set(steps)) > 1:
         return f"{', '.join(map(str, steps))} steps on ranks 0 to {len(steps) - 1}, so those with more wait for ever"
     return count_of(steps[0], "step") + ("" if len(steps) == 1 else " on every rank")
-
-
-def _draw(panels: Sequence[_Panel], in_row: int) -> Any:
-    """A row of panels for each policy, a column for each epoch."""
-    num_samples = len(panels[0].owners)
-    columns = min(num_samples, _COLUMNS // in_row)
-    lines = -(-num_samples // columns)
-    across, down = columns * _SQUARE_IN[0] + 0.2, lines * _SQUARE_IN[1] + _HEAD_IN
-    num_rows = len(panels) // in_row
-    with drawing(in_row * across, num_rows * down) as fig:
-        for number, panel in enumerate(panels):
-            row, column = divmod(number, in_row)
-            place = (column / in_row, 1 - (row + 1) / num_rows, 1 / in_row, (1 - _HEAD_IN / down) / num_rows)
-            axes = fig.add_axes(place)
-            told = wrap(panel.counted, int(across * 15))  # letters of an inch at this size
-            axes.text(0.05, -0.08, "\n".join(told), size=8, va="bottom")
-            name = f"{panel.remainder}, epoch {panel.epoch}"
-            axes.text(0.05, -0.2 - 0.3 * len(told), name, size=11, weight="bold", va="bottom")
-            axes.set_xlim(-0.06, across / _SQUARE_IN[0] - 0.06)
-            axes.set_ylim(lines + 0.06, -0.06)
-            axes.axis("off")
-            for sample, who in enumerate(panel.owners):
-                _draw_sample(axes, divmod(sample, columns), sample, who)
-    return fig
 
 
 def _draw_sample(axes: Axes, place: tuple[int, int], sample: int, who: Sequence[tuple[int, int]]) -> None:

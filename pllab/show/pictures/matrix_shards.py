@@ -14,6 +14,7 @@ from pllab.show.theme import INK, LIGHT
 
 Matrix = list[list[int]]
 _LOOKS = {"whole": "F", "slice": "W", "term": "B", "sum": "C"}  # what a rank has of a matrix, and the kind it wears
+_ABSENT = {"facecolor": LIGHT.ground, "edgecolor": LIGHT.soft, "linestyle": ":"}
 _GAP, _LEFT, _ROOM = 1.1, 3.2, 2.0  # cells between two matrices, before the first one, and for the words above one
 _STEPS = (  # what is told, and which matrices are read and made
     ("start: every rank has all of x, its columns of A and its rows of B", ("x", "A", "B")),
@@ -150,12 +151,10 @@ def _draw_moment(axes: Axes, moment: ShardMoment, pitch: float) -> None:
 
 def _draw_matrix(axes: Axes, held: RankMatrix, left: float, top: float) -> None:
     axes.text(left, top - 0.15, f"{held.name} {held.shape}\n{held.has}", fontsize=8, color=INK, va="bottom")
-    kind = _LOOKS[held.has]
     for i, row in enumerate(held.cells):
         for k, number in enumerate(row):
-            is_here = number is not None
-            fill, edge = (LIGHT.fill_of(kind), LIGHT.outline_of(kind)) if is_here else (LIGHT.ground, LIGHT.soft)
-            style = "-" if is_here else ":"
-            draw_cell(axes, (left + k, top + i), 1, 1, facecolor=fill, edgecolor=edge, linestyle=style)
-            words = str(number) if is_here else ""
-            axes.text(left + k + 0.5, top + i + 0.5, words, ha="center", va="center", fontsize=8.5, color=LIGHT.ink)
+            look = _ABSENT if number is None else LIGHT.paint_of(_LOOKS[held.has])
+            draw_cell(axes, (left + k, top + i), 1, 1, **look)
+            if number is not None:
+                place = left + k + 0.5, top + i + 0.5
+                axes.text(*place, str(number), ha="center", va="center", fontsize=8.5, color=LIGHT.ink)

@@ -29,7 +29,6 @@ class _Hop:
     source: int
     to: int
     text: str
-    num_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def draw_ring(run: Sequence[Mapping[str, Any]] | Collective) -> Figure:
         what = "a01 is chunk a with the sum of ranks 0 and 1, calculated"
     else:
         moments, name = _moments_of_ring(run), f"{len(run)} ranks in a ring"
-        what = f"{sum(hop.num_bytes for moment in moments for hop in moment.hops)} bytes, engine: real"
+        what = f"{sum(sent[2] for record in run for sent in _named(record, 'send'))} bytes, engine: real"
     messages = count_of(sum(len(moment.hops) for moment in moments), "message")
     titles = f"{name}, {count_of(len(moments) - 1, 'step')}", f"{messages}, {what}"
     sentences = [_sentence_of(step, moment) for step, moment in enumerate(moments)]
@@ -85,12 +84,9 @@ def _hops_of(records: Sequence[Mapping[str, Any]], rank: int) -> Iterator[_Hop]:
     sends, numbers = _named(records[rank], "send"), records[rank]["sent"]
     for step, ((_, peer, num_bytes), number) in enumerate(zip(sends, numbers, strict=True)):
         received = tuple(_named(records[peer], "receive")[step])
-        require(
-            received == ("receive", rank, num_bytes),
-            f"rank {rank} sent {num_bytes} bytes to rank {peer} in step {step + 1}, and no rank {peer} received "
-            "them from it in that step",
-        )
-        yield _Hop(rank, peer, f"{number:g}", num_bytes)
+        sent = f"rank {rank} sent {num_bytes} bytes to rank {peer} in step {step + 1}"
+        require(received == ("receive", rank, num_bytes), f"{sent}, and rank {peer} did not receive them then")
+        yield _Hop(rank, peer, f"{number:g}")
 
 
 def _named(record: Mapping[str, Any], name: str) -> list[Sequence[Any]]:
