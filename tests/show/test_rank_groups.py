@@ -7,7 +7,7 @@ import torch
 
 from pllab.comm import AXES
 from pllab.show import draw_mesh
-from pllab.show.pictures.rank_groups import axes_of, letter_of
+from pllab.show.pictures.sharding import axes_of, letter_of
 
 
 @pytest.mark.parametrize("order", list(permutations(AXES)), ids=" ".join)

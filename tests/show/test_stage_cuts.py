@@ -6,7 +6,7 @@ import pytest
 
 from pllab.pipeline import balance
 from pllab.show import draw_cut, draw_cuts
-from pllab.show.pictures.stage_cuts import StageCut
+from pllab.show.pictures.stages import StageCut
 
 COSTS = [1, 10, 10, 10, 30]
 NAMES = ["embedding", "block 0", "block 1", "block 2", "head"]

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pllab.show import draw_clock
-from pllab.show.pictures import ticks
+from pllab.show.pictures import stages
 
 
 def staircase(m, p):
@@ -81,7 +81,7 @@ def test_a_clock_that_is_none_is_refused_with_a_sentence(clock, sentence):
 
 
 def test_a_clock_that_loops_without_a_tick_is_ended(monkeypatch):
-    monkeypatch.setattr(ticks, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(stages, "PATIENCE_S", 0.5)
     with pytest.raises(TimeoutError, match=r"the clock had not ended after 0.5 s; look for a loop without an end"):
         draw_clock(stuck, 2, 2)
     draw_clock(staircase, 3, 2)

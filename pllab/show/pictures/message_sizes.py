@@ -142,15 +142,12 @@ def _draw_times(axes: Axes, choices: Sequence[BucketChoice]) -> None:
     predicted = [1e3 * choice.seconds for choice in choices]
     look: dict[str, Any] = {"color": LIGHT.outline_of("F"), "markerfacecolor": LIGHT.fill_of("F")}
     axes.plot(predicted, rows, "s-", **look, label="predicted (calculated)")
-    points = [(row, choice.measured) for row, choice in enumerate(choices) if choice.measured]
-    middles = [1e3 * point["seconds"] for _, point in points]
-    spread = [
-        [1e3 * (point["seconds"] - point["low"]) for _, point in points],
-        [1e3 * (point["high"] - point["seconds"]) for _, point in points],
-    ]
+    took = {row: choice.measured for row, choice in enumerate(choices) if choice.measured}
+    middles = [1e3 * point["seconds"] for point in took.values()]
+    below = [1e3 * (point["seconds"] - point["low"]) for point in took.values()]
+    above = [1e3 * (point["high"] - point["seconds"]) for point in took.values()]
     look = {"color": LIGHT.outline_of("B"), "markerfacecolor": LIGHT.fill_of("B"), "markersize": 8, "capsize": 4}
-    places = [row for row, _ in points]
-    axes.errorbar(middles, places, xerr=spread, fmt="o", **look, label="measured (real), quartiles")
+    axes.errorbar(middles, list(took), xerr=(below, above), fmt="o", **look, label="measured (real), quartiles")
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=LIGHT.held, linewidth=0.7)
     axes.set_axisbelow(True)
