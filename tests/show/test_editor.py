@@ -9,20 +9,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.text import Annotation
 
-from pllab.schedule import (
-    Action,
-    Kind,
-    Schedule,
-    check,
-    dual_pipe_v,
-    gpipe,
-    interleaved,
-    needs,
-    one_f_one_b,
-    peak_in_flight,
-    zb_h1,
-    zbv,
-)
+from pllab.schedule import Action, Kind, Schedule, dual_pipe_v, gpipe, interleaved, needs, one_f_one_b, zb_h1, zbv
 from pllab.show import BubbleStudio, ScheduleEditor
 from pllab.show.editor.positions import BoardRules, Position, judge, move, split
 from pllab.show.theme import LIGHT
@@ -292,7 +279,7 @@ def test_an_emptied_board_shows_what_each_rank_can_do_next(editor):
 @settings(max_examples=10, deadline=None)
 @given(st.sampled_from([gpipe(3, 3), one_f_one_b(3, 4), interleaved(2, 4), zb_h1(3, 4), zbv(2, 4)]), st.data())
 def test_next_moves_lead_from_an_empty_board_to_a_legal_schedule_of_all_the_work(schedule, data):
-    limit = max(peak_in_flight(schedule)) / schedule.stages_per_rank
+    limit = max(simulate(schedule, Costs()).peak_in_flight) / schedule.stages_per_rank
     editor = ScheduleEditor(schedule, memory_limit=limit + 1)
     editor.do("clear")
     while moves := [each for row in ready(editor) for each in row]:
@@ -301,7 +288,7 @@ def test_next_moves_lead_from_an_empty_board_to_a_legal_schedule_of_all_the_work
         assert editor.view["is_legal"]
         assert before.items() <= starts_of(editor).items(), "what comes later moves nothing"
     if schedule.stages_per_rank == 1:  # otherwise first stages may fill the memory that later ones need
-        check(editor.schedule, limit + 1)
+        assert sorted(editor.schedule.actions()) == sorted(schedule.actions())
         assert makespan_of(editor) == simulate(editor.schedule, Costs()).makespan
 
 

@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from pllab.schedule import Action, Kind
 from pllab.show import draw_timeline
 from pllab.show.boxes import Labels, label_of
-from pllab.show.theme import LIGHT
+from pllab.show.theme import LIGHT, NAMES
 from pllab.show.timeline_picture import describe_timeline
 from pllab.timeline import Span, Timeline
 
@@ -42,14 +42,7 @@ def test_stacked_timelines_share_one_axis_and_name_their_engines(forward_only):
 
 def test_every_kind_is_in_the_legend(every_kind):
     texts = texts_of(draw_timeline(every_kind))
-    names = {
-        "F": "forward",
-        "B": "backward",
-        "W": "backward of the weights",
-        "C": "communication",
-        "R": "recomputation",
-    }
-    assert {"idle", *(f"{letter}  {name}" for letter, name in names.items())} <= set(texts)
+    assert {"idle", *(f"{letter}  {NAMES[letter]}" for letter in "FBWCR")} <= set(texts)
 
 
 def test_work_lies_in_outlined_tints_on_the_ink_of_idle_time():
