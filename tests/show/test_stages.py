@@ -94,7 +94,7 @@ def staircase(m, p):
 
 
 def test_three_micro_batches_on_two_stages_in_words():
-    picture = draw_clock(staircase, 3, 2)
+    picture = draw_clock(lambda m, p: map(iter, staircase(m, p)), 3, 2)  # a generator is a clock too
     assert picture.alt == (
         "3 micro-batches on 2 stages: 4 ticks, 2 of 8 cells idle, engine: simulated. "
         "bubble fraction, idle / all: 2/8 = 25.0 %. "
@@ -122,11 +122,6 @@ def test_a_row_is_a_stage_and_a_column_a_tick():
     assert all(box.contains(*place) for box, place in zip(boxes, at, strict=True))
 
 
-def test_a_generator_is_a_clock():
-    picture = draw_clock(lambda m, p: (iter(tick) for tick in staircase(m, p)), 3, 2)
-    assert picture.alt == draw_clock(staircase, 3, 2).alt
-
-
 def stuck(_m, _p):
     while True:
         pass
@@ -135,10 +130,7 @@ def stuck(_m, _p):
 @pytest.mark.parametrize(
     ("clock", "sentence"),
     [
-        (
-            lambda _m, _p: [iter(lambda: (0, 0), None)],
-            r"tick 0 of the clock is \[\(0, 0\), .*; it can name each stage once",
-        ),
+        (lambda _m, _p: [iter(lambda: (0, 0), None)], r"tick 0 of the clock is \[\(0, 0\), .*; it can name each stage"),
         (lambda m, p: staircase(m + 1, p), "tick 2 of the clock is .*, with a micro-batch that exists"),
         (lambda m, p: staircase(m, p + 1), "tick 2 of the clock is"),
         (lambda _m, _p: [[(-1, 0)]], "tick 0 of the clock is"),
