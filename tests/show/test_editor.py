@@ -1,6 +1,6 @@
 """The schedule editor without a browser: what is judged, said, scored and run, and the messages of the browser."""
 
-import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -386,26 +386,23 @@ def dies(schedule, costs):
     raise RuntimeError("rank 1 died")
 
 
-@pytest.mark.parametrize(
-    ("run", "error", "sentence"),
-    [
-        (dies, RuntimeError, "rank 1 died"),
-        (
-            lambda _, costs: emulate(gpipe(3, 2), Costs()),
-            ValueError,
-            "the measured run is not of the schedule: rank 2 ran something else; measure the one on screen",
-        ),
-        (
-            None,  # answers late
-            TimeoutError,
-            "the run has not answered in 0.05 s; give it less to do or a longer timeout_s",
-        ),
-    ],
-)
+def runs_another(schedule, costs):
+    return emulate(gpipe(3, 2), Costs())
+
+
+def answers_late(schedule, costs):
+    time.sleep(0.5)
+    return emulate(schedule, costs)
+
+
+OTHER = "the measured run is not of the schedule: rank 2 ran something else; measure the one on screen"
+LATE = "the run has not answered in 0.05 s; give it less to do or a longer timeout_s"
+FAILING = [(dies, RuntimeError, "rank 1 died"), (runs_another, ValueError, OTHER), (answers_late, TimeoutError, LATE)]
+
+
+@pytest.mark.parametrize(("run", "error", "sentence"), FAILING)
 def test_a_run_that_fails_is_raised_in_a_cell_and_told_by_both_widgets(run, error, sentence):
-    gate = threading.Event()
-    late = lambda schedule, costs: gate.wait(20) and emulate(schedule, costs)  # noqa: E731
-    options = {"run": run or late, "timeout_s": 20 if run else 0.05}
+    options = {"run": run, "timeout_s": 0.05 if run is answers_late else 20}
     editor, studio = ScheduleEditor(gpipe(2, 2), **options), BubbleStudio("GPipe", 2, 2, **options)
     with pytest.raises(error, match=sentence):
         editor.run_it()
@@ -415,7 +412,6 @@ def test_a_run_that_fails_is_raised_in_a_cell_and_told_by_both_widgets(run, erro
     assert editor.view["trouble"] == f"{told}."
     studio.order = {"what": "run", "number": "1"}
     assert studio.view["problem"] == f"the run failed: {error.__name__}: {sentence}"
-    gate.set()
     assert editor.view["measured"] == "" and not studio.running and not studio.measured
 
 
