@@ -65,9 +65,8 @@ def test_one_parameter_is_not_all_1_gradients():
 
 
 def test_all_ways_stand_beside_each_other_and_the_sentence_has_every_verdict():
-    drawn = draw_fingerprint(
-        RIGHT, {"averaged": times(1.0), "summed": times(2.0)}, num_ranks=2, title="ratio, engine: real"
-    )
+    ways = {"averaged": times(1.0), "summed": times(2.0)}
+    drawn = draw_fingerprint(RIGHT, ways, num_ranks=2, title="ratio, engine: real")
     [axes] = drawn.canvas.axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["averaged", "summed"]
     assert [text.get_text() for text in axes.texts] == ["1", "1", "1", "none", "x 2", "x 2", "x 2", "none"]

@@ -88,17 +88,12 @@ def test_each_number_stands_in_its_cell_and_what_a_rank_has_not_is_dotted(number
 
 
 def test_what_a_rank_has_of_a_matrix_is_seen_by_its_colour(all_moments):
-    colours = {}
-    for axes in all_moments.canvas.axes:
-        heads = {
-            text.get_position()[0]: text.get_text().split("\n")[1] for text in axes.texts if "\n" in text.get_text()
-        }
-        for box in axes.patches:
-            if hasattr(box, "get_xy") and box.get_linestyle() != ":":
-                has = heads[max(left for left in heads if left <= box.get_x())]
-                colours.setdefault(has, set()).add(box.get_facecolor())
-    assert set(colours) == {"whole", "slice", "term", "sum"}
-    assert all(len(found) == 1 for found in colours.values()) and len(set.union(*colours.values())) == 4
+    boxes = [box for axes in all_moments.canvas.axes for box in axes.patches if hasattr(box, "get_xy")]
+    matrices = [matrix for moment in moments_of(X, A, B, 2) for ranks in moment.ranks for matrix in ranks]
+    cells = [(matrix.has, cell) for matrix in matrices for row in matrix.cells for cell in row]
+    looks = {(has, box.get_facecolor()) for (has, cell), box in zip(cells, boxes, strict=True) if cell is not None}
+    assert len(looks) == len(dict(looks)) == len({colour for _, colour in looks}) == 4
+    assert set(dict(looks)) == {"whole", "slice", "term", "sum"}
 
 
 @pytest.mark.parametrize("given", [(X, A, B[:3], 2), (X, A[:1], B, 2), (X, A, B, 3)])
@@ -199,10 +194,8 @@ def test_ranks_stand_on_their_hosts_and_a_line_joins_two_of_one_group():
         at = {int(words.split()[0]): text.get_position() for words, text in boxes.items()}
         assert [at[rank] for rank in range(6)] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
         hosts = [patch.get_path().get_extents() for patch in panel.patches if not hasattr(patch, "get_arrowstyle")]
-        assert [[host.contains(*at[rank]) for rank in range(12)] for host in hosts] == [
-            [True] * 6 + [False] * 6,
-            [False] * 6 + [True] * 6,
-        ]
+        inside = [[host.contains(*at[rank]) for rank in range(12)] for host in hosts]
+        assert inside == [[True] * 6 + [False] * 6, [False] * 6 + [True] * 6]
         lines = [patch for patch in panel.patches if hasattr(patch, "get_arrowstyle")]
         joined = [[at[one], at[other]] for group in axis.groups for one, other in pairwise(group)]
         assert [line._posA_posB for line in lines] == joined

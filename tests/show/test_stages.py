@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pllab.pipeline import balance
+from pllab.pipeline import balance, clock_cycles
 from pllab.show import draw_clock, draw_cut, draw_cuts
 from pllab.show.pictures import stages
 from pllab.show.pictures.stages import StageCut
@@ -84,17 +84,8 @@ def test_a_free_layer_alone_on_a_stage_is_no_division_by_zero():
 # The clock
 
 
-def staircase(m, p):
-    """The clock written down by cells: this room may not import the pipeline's."""
-    ticks = [[] for _ in range(m + p - 1)]
-    for i in range(m):
-        for j in range(p):
-            ticks[i + j].append((i, j))
-    return ticks
-
-
 def test_three_micro_batches_on_two_stages_in_words():
-    picture = draw_clock(lambda m, p: map(iter, staircase(m, p)), 3, 2)  # a generator is a clock too
+    picture = draw_clock(lambda m, p: map(iter, clock_cycles(m, p)), 3, 2)  # a generator is a clock too
     assert picture.alt == (
         "3 micro-batches on 2 stages: 4 ticks, 2 of 8 cells idle, engine: simulated. "
         "bubble fraction, idle / all: 2/8 = 25.0 %. "
@@ -109,7 +100,7 @@ def test_three_micro_batches_on_two_stages_in_words():
 
 
 def test_a_row_is_a_stage_and_a_column_a_tick():
-    [axes] = draw_clock(staircase, 3, 2).canvas.axes
+    [axes] = draw_clock(clock_cycles, 3, 2).canvas.axes
     at = {text.get_position(): text.get_text() for text in axes.texts}
     assert at == {(tick + 0.5, stage): f"F{tick - stage}" for stage in range(2) for tick in range(stage, stage + 3)}
     assert [label.get_text() for label in axes.get_yticklabels()] == ["stage 0", "stage 1"]
@@ -131,8 +122,8 @@ def stuck(_m, _p):
     ("clock", "sentence"),
     [
         (lambda _m, _p: [iter(lambda: (0, 0), None)], r"tick 0 of the clock is \[\(0, 0\), .*; it can name each stage"),
-        (lambda m, p: staircase(m + 1, p), "tick 2 of the clock is .*, with a micro-batch that exists"),
-        (lambda m, p: staircase(m, p + 1), "tick 2 of the clock is"),
+        (lambda m, p: clock_cycles(m + 1, p), "tick 2 of the clock is .*, with a micro-batch that exists"),
+        (lambda m, p: clock_cycles(m, p + 1), "tick 2 of the clock is"),
         (lambda _m, _p: [[(-1, 0)]], "tick 0 of the clock is"),
     ],
 )
@@ -145,13 +136,13 @@ def test_a_clock_that_loops_without_a_tick_is_ended(monkeypatch):
     monkeypatch.setattr(stages, "PATIENCE_S", 0.5)
     with pytest.raises(TimeoutError, match=r"the clock had not ended after 0.5 s; look for a loop without an end"):
         draw_clock(stuck, 2, 2)
-    draw_clock(staircase, 3, 2)
+    draw_clock(clock_cycles, 3, 2)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)  # nothing ends what comes after it
 
 
 def test_another_thread_draws_without_a_deadline():
     drawn = []
-    thread = threading.Thread(target=lambda: drawn.append(draw_clock(staircase, 3, 2)))
+    thread = threading.Thread(target=lambda: drawn.append(draw_clock(clock_cycles, 3, 2)))
     thread.start()
     thread.join(60)
-    assert drawn[0].alt == draw_clock(staircase, 3, 2).alt
+    assert drawn[0].alt == draw_clock(clock_cycles, 3, 2).alt

@@ -86,9 +86,8 @@ def test_of_overlapping_messages_only_what_is_seen_is_labelled():
 
 
 def test_an_empty_timeline_can_be_drawn():
-    assert draw_timeline(Timeline.of([], "simulated", 2)).alt.startswith(
-        "simulated, 2 ranks, 0 micro-batches: makespan 0 s"
-    )
+    alt = draw_timeline(Timeline.of([], "simulated", 2)).alt
+    assert alt.startswith("simulated, 2 ranks, 0 micro-batches: makespan 0 s")
 
 
 # In words
@@ -163,6 +162,5 @@ def test_two_things_at_once_on_one_rank(every_kind):
 def test_static_twin_has_the_numbers_of_the_widget(forward_only):
     player = TimelinePlayer(forward_only, title="mine")
     alt = player.static().alt
-    assert "makespan 400 ms, bubble fraction 25.0 %" in alt
     assert alt == f"mine, {describe_timeline(forward_only)}"
     assert player.view["summary"] in alt
