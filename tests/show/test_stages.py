@@ -59,6 +59,7 @@ def test_all_cuts_into_two_stages_stand_below_each_other_and_the_best_is_told():
     assert [label.get_text() for label in axes.get_yticklabels()] == [f"after {name}" for name in NAMES[:-1]]
     bold = [text.get_text() for text in axes.texts if text.get_fontweight() == "bold"]
     assert bold == ["31 ms", " 1.97, best"]
+    assert [text.get_position()[0] for text in axes.texts[::2]] == [31, 36, 41, 15.5]  # amid the slower stage
     assert [bar.get_width() for bar in axes.patches] == [1, 60, 11, 50, 21, 40, 31, 30]
     assert [bar.get_x() for bar in axes.patches] == [0, 1, 0, 11, 0, 21, 0, 31]
     assert axes.yaxis_inverted()
