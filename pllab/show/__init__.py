@@ -17,14 +17,11 @@ from typing import TYPE_CHECKING, Any
 from pllab.show.figures import Figure, chart, draw_spread, figure
 from pllab.show.pictures.fingerprint import draw_fingerprint
 from pllab.show.pictures.index_map import draw_index_map
-from pllab.show.pictures.matrix_shards import draw_shards
-from pllab.show.pictures.memory_bars import draw_memory
 from pllab.show.pictures.message_sizes import draw_buckets
 from pllab.show.pictures.race_board import Race
-from pllab.show.pictures.rank_groups import draw_mesh
 from pllab.show.pictures.ring import draw_ring
-from pllab.show.pictures.stage_cuts import draw_cut, draw_cuts
-from pllab.show.pictures.ticks import draw_clock
+from pllab.show.pictures.sharding import draw_memory, draw_mesh, draw_shards
+from pllab.show.pictures.stages import draw_clock, draw_cut, draw_cuts
 from pllab.show.timeline_picture import draw_timeline
 
 if TYPE_CHECKING:

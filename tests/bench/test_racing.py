@@ -35,7 +35,7 @@ def test_all_entrants_learn_the_same_and_the_learners_own_run_beside_them():
     assert last < first
     assert all(len(result.cpu_s[name]) == len(result.speedups(name)) == 2 for name in entrants)
     judged = ["baseline", *(f"{result.speedup(name):.2f}x" for name in result.names[1:])]
-    assert [runner.verdict for runner in board.runners] == judged
+    assert [runner.verdict for runner in board.runners.values()] == judged
     assert result.winner().split(" ")[0] in {"No", "This", *(name.split(" ")[0] for name in entrants)}
     assert result.picture().alt.count("busy") == len(entrants)
 

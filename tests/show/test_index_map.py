@@ -25,77 +25,51 @@ def by_hand(world_size, epoch, remainder):
     return [[[0, 1], [2]], [[3, 0]]]
 
 
-def squares(picture):
-    """For each panel its title and, for each sample, the mark of its square: `0 +1 r0 s1`."""
-    found = {}
-    for axes in picture.canvas.axes:
-        _, title, *texts = [text.get_text() for text in axes.texts]
-        found[title] = marks = []
-        for text in texts:
-            if text.isdigit():
-                marks.append(text)
-            else:
-                marks[-1] += f" {text}"
-    return found
-
-
-def edges(picture):
-    """For each panel the samples with a thick edge, and those with a dashed one."""
-    panels = [axes.patches for axes in picture.canvas.axes]
-    thick = [[at for at, one in enumerate(patches) if one.get_linewidth() > 2] for patches in panels]
-    return thick, [[at for at, one in enumerate(patches) if one.get_linestyle() == "--"] for patches in panels]
-
-
 def test_squares_and_words_by_hand():
     picture = draw_index_map(5, by_hand, 2, epochs=[0, 1], remainders=["as it comes"])
-    marks = ["0 +1 r0 s1", "1 r0 s1", "2 r0 s2", "3 r1 s1", "4 none"]
-    assert squares(picture) == {"as it comes, epoch 0": marks, "as it comes, epoch 1": marks}
-    assert edges(picture) == ([[0], [0]], [[4], [4]])
     assert picture.alt.splitlines() == [
-        "5 samples, 2 ranks, epoch 0, as it comes: 2 and 1 steps, so rank 0 waits for ever in step 2, "
+        "5 samples, 2 ranks, epoch 0, as it comes: 2, 1 steps on ranks 0 to 1, so those with more wait for ever, "
         "1 sample loaded more than once (1 load too many), 1 left out. In epoch 0 a sample was loaded 0 to 2 times.",
-        "5 samples, 2 ranks, epoch 1, as it comes: 2 and 1 steps, so rank 0 waits for ever in step 2, "
+        "5 samples, 2 ranks, epoch 1, as it comes: 2, 1 steps on ranks 0 to 1, so those with more wait for ever, "
         "1 sample loaded more than once (1 load too many), 1 left out. "
         "In epochs 0 to 1 a sample was loaded 0 to 4 times.",
     ]
-    for axes, sentence in zip(picture.canvas.axes, picture.alt.splitlines(), strict=True):
-        assert sentence.endswith(": " + axes.texts[0].get_text().replace("\n", " "))  # the reader sees the counts too
+    for epoch, (axes, sentence) in enumerate(zip(picture.canvas.axes, picture.alt.splitlines(), strict=True)):
+        counted, title, *marks = [text.get_text() for text in axes.texts]
+        assert sentence.endswith(": " + counted.replace("\n", " "))  # the reader sees the counts too
+        assert title == f"as it comes, epoch {epoch}"
+        assert " ".join(marks) == "0 +1 r0 s1 1 r0 s1 2 r0 s2 3 r1 s1 4 none"
+        assert [square.get_linewidth() > 2 for square in axes.patches] == [True, False, False, False, False]
+        assert [square.get_linestyle() == "--" for square in axes.patches] == [False, False, False, False, True]
     assert "r1 s2" in picture.caption
 
 
-WHOLE = [[[0, 1, 2]]]
+WHOLE, NO_MORE = [[[0, 1, 2]]], "0 samples loaded more than once"
+SAME = "1 step on every rank, 2 samples loaded more than once"
+THREE = [[[0], [1]], [[2], [0]], [[1]]]
+UNEVEN = "2, 2, 1 steps on ranks 0 to 2, so those with more wait for ever, 2 samples loaded more than once"
 COUNTED = [
-    (
-        [[[0, 1]]] * 4,
-        0,
-        "1 step on every rank, 2 samples loaded more than once (6 loads too many), 1 left out. "
-        "In epoch 0 a sample was loaded 0 to 4 times.",
-    ),
-    (
-        [[[0], [1]], [[2], [0]], [[1]]],
-        0,
-        "2, 2 and 1 steps, so ranks 0, 1 wait for ever in step 2, "
-        "2 samples loaded more than once (2 loads too many), 0 left out. In epoch 0 a sample was loaded 1 to 2 times.",
-    ),
-    ([[]], 0, "0 steps, 0 samples loaded more than once, 3 left out. In epoch 0 a sample was never loaded."),
-    (WHOLE, 0, "1 step, 0 samples loaded more than once, 0 left out. In epoch 0 a sample was loaded once."),
-    (WHOLE, 1, "1 step, 0 samples loaded more than once, 0 left out. In epochs 0 to 1 a sample was loaded twice."),
-    (WHOLE, 2, "1 step, 0 samples loaded more than once, 0 left out. In epochs 0 to 2 a sample was loaded 3 times."),
+    ([[[0, 1]]] * 4, 0, f"{SAME} (6 loads too many), 1 left out", "In epoch 0 a sample was loaded 0 to 4 times."),
+    (THREE, 0, f"{UNEVEN} (2 loads too many), 0 left out", "In epoch 0 a sample was loaded 1 to 2 times."),
+    ([[]], 0, f"0 steps, {NO_MORE}, 3 left out", "In epoch 0 a sample was never loaded."),
+    (WHOLE, 0, f"1 step, {NO_MORE}, 0 left out", "In epoch 0 a sample was loaded once."),
+    (WHOLE, 1, f"1 step, {NO_MORE}, 0 left out", "In epochs 0 to 1 a sample was loaded twice."),
+    (WHOLE, 2, f"1 step, {NO_MORE}, 0 left out", "In epochs 0 to 2 a sample was loaded 3 times."),
 ]
 
 
-@pytest.mark.parametrize(("dealt", "epoch", "counted"), COUNTED)
-def test_an_epoch_is_counted_in_words_also_after_epochs_that_are_not_shown(dealt, epoch, counted):
+@pytest.mark.parametrize(("dealt", "epoch", "counted", "loaded"), COUNTED)
+def test_an_epoch_is_counted_in_words_also_after_epochs_that_are_not_shown(dealt, epoch, counted, loaded):
     alt = draw_index_map(3, lambda *_: dealt, len(dealt), epochs=[epoch], remainders=["as it comes"]).alt
-    assert alt.partition(", epoch ")[2] == f"{epoch}, as it comes: {counted}"
+    assert alt.partition(", epoch ")[2] == f"{epoch}, as it comes: {counted}. {loaded}"
 
 
 def test_a_colour_is_a_rank_and_numbers_can_be_read_on_it():
     picture = draw_index_map(NUMBER, dealt_by_the_package, 8, epochs=[0], remainders=["drop"])
     [axes] = picture.canvas.axes
     colours = {}
-    for mark, patch in zip(squares(picture)["drop, epoch 0"], axes.patches, strict=True):
-        colours.setdefault(mark.split()[1], set()).add(patch.get_facecolor())
+    for mark, patch in zip(axes.texts[3::2], axes.patches, strict=True):
+        colours.setdefault(mark.get_text().split()[0], set()).add(patch.get_facecolor())
     assert len(colours) == 9 and all(len(found) == 1 for found in colours.values())
     assert len(set.union(*colours.values())) == 9  # eight ranks and nobody
     numbers = [text.get_color() for text in axes.texts if text.get_text().isdigit()]

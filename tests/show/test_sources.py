@@ -1,6 +1,8 @@
-"""What travels to the browser: local text of a sensible size, and style sheets that keep to their own widget."""
+"""What the room brings along: no torch, and for the browser local text whose style sheets keep to their own widget."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,27 @@ def test_every_rule_begins_with_its_widget_for_sheets_share_a_page():
         )
         roots.add(root)
     assert len(roots) == len(SHEETS)
+
+
+# Imports, each case in a fresh process
+
+HEAVY = ("torch", "matplotlib", "anywidget", "ipywidgets")
+
+
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        ("import pllab.show", HEAVY),
+        ("from pllab.show import Race, TimelinePlayer", ("torch", "matplotlib")),
+        ("from pllab.show import draw_cuts; draw_cuts([1, 2], 'ab')", ("torch", "matplotlib.pyplot")),
+    ],
+)
+def test_what_is_imported(code, unwanted):
+    check = f"{code}\nimport sys\nfound = set({unwanted!r}) & set(sys.modules)\nassert not found, found"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'TimelinePlayr'"):
+        _ = show.TimelinePlayr

@@ -6,19 +6,8 @@ import numpy as np
 import pytest
 
 from pllab.schedule import Kind
-from pllab.show.theme import (
-    DARK,
-    LIGHT,
-    NAMES,
-    as_json,
-    mix,
-    round_step,
-    ticks_of,
-    turned_over,
-    write_number,
-    write_percent,
-    write_seconds,
-)
+from pllab.show import theme
+from pllab.show.theme import DARK, LIGHT, NAMES, as_json, mix, turned_over
 from tests.show.colours import contrast, linear
 
 # Machado, Oliveira and Fernandes 2009: deuteranopia, the whole of it; and Ottosson 2020: OKLab
@@ -114,39 +103,25 @@ def test_the_browser_gets_the_same_names_and_colours():
     assert palette["dark"]["outlines"] == DARK.outlines and palette["light"]["idle"] == LIGHT.idle
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (0.11819, "0.118"),
-        (12.34, "12.3"),
-        (999.4, "999"),
-        (999.6, "1,000"),
-        (1234.5, "1,230"),
-        (1e6, "1,000,000"),
-    ],
-)
-def test_numbers_have_three_digits(value, text):
-    assert write_number(value) == text
+def test_numbers_have_three_digits():
+    texts = [theme.write_number(value) for value in (0, 0.11819, 12.34, 999.4, 999.6, 1234.5, 1e6)]
+    assert texts == ["0", "0.118", "12.3", "999", "1,000", "1,230", "1,000,000"]
 
 
 def test_times_and_shares():
-    assert write_seconds(0.4121) == "412 ms"
-    assert write_seconds(3.5) == "3.5 s"
-    assert write_seconds(0.9994) == "999 ms"
-    assert write_seconds(0.99996) == "1 s"
-    assert write_seconds(0) == "0 s"
-    assert write_percent(2 / 17) == "11.8 %"
-    assert [write_percent(share) for share in (0, 0.0002, 0.0006, 1)] == ["0 %", "0 %", "0.1 %", "100.0 %"]
+    times = [theme.write_seconds(seconds) for seconds in (0.4121, 3.5, 0.9994, 0.99996, 0)]
+    assert times == ["412 ms", "3.5 s", "999 ms", "1 s", "0 s"]
+    shares = [theme.write_percent(share) for share in (0, 0.0002, 0.0006, 2 / 17, 1)]
+    assert shares == ["0 %", "0 %", "0.1 %", "11.8 %", "100.0 %"]
 
 
 @pytest.mark.parametrize(("limit", "most", "step"), [(0.412, 7, 0.1), (1.0, 5, 0.2), (14_688, 5, 5000), (0, 5, 1)])
 def test_round_step(limit, most, step):
-    assert round_step(limit, most) == pytest.approx(step)
+    assert theme.round_step(limit, most) == pytest.approx(step)
 
 
 def test_ticks_are_round_and_reach_the_end():
-    texts = [tick["text"] for tick in ticks_of(0.412, 7, write_seconds)]
+    texts = [tick["text"] for tick in theme.ticks_of(0.412, 7, theme.write_seconds)]
     assert texts == ["0 s", "100 ms", "200 ms", "300 ms", "400 ms"]
-    assert [tick["at"] for tick in ticks_of(4.0, 4, write_seconds)] == [0, 1, 2, 3, 4]
-    assert ticks_of(0.0, 7, write_seconds)
+    assert [tick["at"] for tick in theme.ticks_of(4.0, 4, theme.write_seconds)] == [0, 1, 2, 3, 4]
+    assert theme.ticks_of(0.0, 7, theme.write_seconds)

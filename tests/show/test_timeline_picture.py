@@ -1,4 +1,4 @@
-"""The picture of a timeline, read back from its SVG; its sentence against numbers worked out by hand."""
+"""A timeline as a picture, read back from its SVG, in words and in the player, against numbers worked out by hand."""
 
 import re
 
@@ -6,11 +6,17 @@ import pytest
 from matplotlib.colors import to_hex
 
 from pllab.schedule import Action, Kind
-from pllab.show import draw_timeline
+from pllab.show import TimelinePlayer, draw_timeline
 from pllab.show.boxes import Labels, label_of
-from pllab.show.theme import LIGHT
+from pllab.show.player.timeline_player import frames_of
+from pllab.show.theme import LIGHT, NAMES
 from pllab.show.timeline_picture import describe_timeline
 from pllab.timeline import Span, Timeline
+
+
+def spans_of(*forwards):
+    """Forwards as (rank, micro-batch, start, end)."""
+    return [Span(rank, Action(rank, Kind.F, index), start, end) for rank, index, start, end in forwards]
 
 
 def texts_of(shown):
@@ -42,14 +48,7 @@ def test_stacked_timelines_share_one_axis_and_name_their_engines(forward_only):
 
 def test_every_kind_is_in_the_legend(every_kind):
     texts = texts_of(draw_timeline(every_kind))
-    names = {
-        "F": "forward",
-        "B": "backward",
-        "W": "backward of the weights",
-        "C": "communication",
-        "R": "recomputation",
-    }
-    assert {"idle", *(f"{letter}  {name}" for letter, name in names.items())} <= set(texts)
+    assert {"idle", *(f"{letter}  {NAMES[letter]}" for letter in "FBWCR")} <= set(texts)
 
 
 def test_work_lies_in_outlined_tints_on_the_ink_of_idle_time():
@@ -70,7 +69,7 @@ def test_work_lies_in_outlined_tints_on_the_ink_of_idle_time():
 
 
 def test_many_narrow_boxes_are_tints_in_one_stroke_without_labels():
-    spans = [Span(0, Action(0, Kind.F, index), float(index), index + 1.0) for index in range(2100)]
+    spans = spans_of(*((0, index, index, index + 1) for index in range(2100)))
     shown = draw_timeline(Timeline.of(spans, "simulated"))
     assert not [text for text in texts_of(shown) if re.fullmatch(r"F\d+", text)]
     _, work = shown.canvas.axes[0].collections
@@ -87,9 +86,8 @@ def test_of_overlapping_messages_only_what_is_seen_is_labelled():
 
 
 def test_an_empty_timeline_can_be_drawn():
-    assert draw_timeline(Timeline.of([], "simulated", 2)).alt.startswith(
-        "simulated, 2 ranks, 0 micro-batches: makespan 0 s"
-    )
+    alt = draw_timeline(Timeline.of([], "simulated", 2)).alt
+    assert alt.startswith("simulated, 2 ranks, 0 micro-batches: makespan 0 s")
 
 
 # In words
@@ -110,11 +108,7 @@ def test_buckets_of_a_reduction_are_not_micro_batches(every_kind):
 
 
 def test_the_rank_with_the_peak_is_named():
-    spans = [
-        Span(0, Action(0, Kind.F, 0), 0, 1),
-        Span(1, Action(1, Kind.F, 0), 1, 2),
-        Span(1, Action(1, Kind.F, 1), 2, 3),
-    ]
+    spans = spans_of((0, 0, 0, 1), (1, 0, 1, 2), (1, 1, 2, 3))
     assert describe_timeline(Timeline.of(spans, "simulated")).endswith("at most 2 micro-batches in flight on rank 1")
 
 
@@ -128,8 +122,45 @@ def test_a_label_names_the_stage_only_where_a_rank_has_several(forward_only):
 
 @pytest.mark.parametrize(("num_ranks", "named"), [(2, 2), (31, 31), (40, 20), (64, 16)])
 def test_many_ranks_are_named_as_far_as_there_is_room(num_ranks, named):
-    spans = [Span(rank, Action(rank, Kind.F, 0), rank, rank + 1) for rank in range(num_ranks)]
+    spans = spans_of(*((rank, 0, rank, rank + 1) for rank in range(num_ranks)))
     [axes] = draw_timeline(Timeline.of(spans, "simulated", num_ranks)).canvas.axes
     names = {place: label.get_text() for place, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)}
     assert names == {rank: f"rank {rank}" for rank in range(0, num_ranks, -(-num_ranks // named))}
     assert axes.yaxis_inverted()
+
+
+# In the player
+
+
+def test_the_moments_of_three_micro_batches(forward_only):
+    player = TimelinePlayer(forward_only)
+    assert [frame["sentence"] for frame in player.view["frames"]] == [
+        "t = 0 s: rank 0 runs F0, rank 1 is idle",
+        "t = 100 ms: rank 0 runs F1, rank 1 runs F0",
+        "t = 200 ms: rank 0 runs F2, rank 1 runs F1",
+        "t = 300 ms: rank 0 is idle, rank 1 runs F2",
+        "t = 400 ms: every rank is done",
+    ]
+
+
+def test_starts_that_nearly_coincide_are_one_moment():
+    spans = spans_of((0, 0, 0.0, 1.0), (1, 0, 0.0001, 1.0), (0, 1, 1.0, 2.0), (1, 1, 1.0001, 2.0))
+    assert [len(frame["running"]) for frame in frames_of(Timeline.of(spans, "real"))] == [2, 2, 0]
+
+
+def test_an_action_shorter_than_the_grouping_is_not_lost():
+    spans = spans_of((0, 0, 0.0, 0.001), (0, 1, 0.001, 0.002), (0, 2, 0.002, 1.0))
+    frames = frames_of(Timeline.of(spans, "real"))
+    assert {index for frame in frames for index in frame["running"]} == {0, 1, 2}
+
+
+def test_two_things_at_once_on_one_rank(every_kind):
+    sentences = [frame["sentence"] for frame in TimelinePlayer(every_kind).view["frames"]]
+    assert "t = 2 s: rank 0 runs B0 and C0" in sentences
+
+
+def test_static_twin_has_the_numbers_of_the_widget(forward_only):
+    player = TimelinePlayer(forward_only, title="mine")
+    alt = player.static().alt
+    assert alt == f"mine, {describe_timeline(forward_only)}"
+    assert player.view["summary"] in alt

@@ -2,12 +2,9 @@
 
 fingerprint.py     by which factor gradients differ from the right ones
 index_map.py       which rank loads which sample
-matrix_shards.py   matrices split over ranks, and where their terms meet
-memory_bars.py     what each rank holds, kind by kind
 message_sizes.py   how gradients fall into messages, and what these cost
 race_board.py      throughput, live while ranks run and as a figure
-rank_groups.py     ranks by coordinate and host, and the groups of each axis
 ring.py            messages that hop around a ring of ranks
-stage_cuts.py      layers cut into stages
-ticks.py           the clock of a pipeline as a grid, with its bubble
+sharding.py        matrices split over ranks, what each rank holds, and the groups of ranks
+stages.py          layers cut into stages, and the clock of a pipeline with its bubble
 """

@@ -7,17 +7,18 @@ and no factor at all is another batch or another model. The numbers come in as p
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from pllab.show.figures import Canvas, Figure, draw_cell, drawing, figure
+from pllab.show.figures import Figure, draw_cell, drawing, figure
 from pllab.show.theme import LIGHT, write_number
 
 Gradients = Mapping[str, Sequence[float] | None]
 
-_LOOKS = {  # fill, outline, width and style of a cell's edge
-    "same": (LIGHT.fill_of("F"), LIGHT.outline_of("F"), 1.0, "-"),
-    "scaled": (LIGHT.fill_of("B"), LIGHT.outline_of("B"), 1.0, "-"),
-    "turned": (LIGHT.fill_of("!"), LIGHT.over, 1.8, "-"),
-    "missing": (LIGHT.ground, LIGHT.soft, 1.5, "--"),
+_LOOKS: dict[str, dict[str, Any]] = {  # how a box looks, for matplotlib's patches
+    "same": LIGHT.paint_of("F"),
+    "scaled": LIGHT.paint_of("B"),
+    "turned": LIGHT.paint_of("!") | {"linewidth": 1.8},
+    "missing": {"facecolor": LIGHT.ground, "edgecolor": LIGHT.soft, "linewidth": 1.5, "linestyle": "--"},
 }
 _SAME = 1e-3  # a ratio this close to 1, and a rest this small, is rounding
 
@@ -50,39 +51,45 @@ def draw_fingerprint(reference: Gradients, ways: Mapping[str, Gradients], *, num
     Raises:
         ValueError: the parameters differ from those of the reference, or their lengths do.
     """
-    columns = {way: _compared(way, gradients, reference) for way, gradients in ways.items()}
+    columns = {}
+    for way, gradients in ways.items():
+        if odd := set(gradients) ^ set(reference):
+            raise ValueError(f"{way!r} and the reference differ in parameter {min(odd)!r}; compare the same model")
+        columns[way] = [_compare(name, gradients[name], right) for name, right in reference.items()]
     verdicts = " ".join(f"{way}: {_verdict(cells, num_ranks)}" for way, cells in columns.items())
     sentence = f"{title[:1].upper()}{title[1:]}. {verdicts}"
     with drawing(3.2 + 1.5 * len(columns), 0.8 + 0.21 * len(reference)) as fig:
-        _draw_columns(fig, columns, list(reference))
+        axes = fig.add_axes((0.0, 0.0, 1.0, 1.0))
+        for column, cells in enumerate(columns.values()):
+            for row, cell in enumerate(cells):
+                draw_cell(axes, (column + 0.04, row + 0.06), 0.92, 0.88, **_LOOKS[cell.kind])
+                middle = (column + 0.5, row + 0.52)
+                axes.annotate(cell.text, middle, ha="center", va="center", color=LIGHT.ink, fontsize=9)
+        axes.set_xlim(0, len(columns))
+        axes.set_ylim(len(reference), 0)
+        axes.set_xticks([column + 0.5 for column in range(len(columns))], list(columns))
+        axes.set_yticks([row + 0.5 for row in range(len(reference))], list(reference), fontsize=9)
+        axes.tick_params(length=0, labeltop=True, labelbottom=False)
+        axes.spines[:].set_visible(False)
         return figure(fig, sentence, caption=sentence)
 
 
-def _compared(way: str, gradients: Gradients, reference: Gradients) -> list[_Cell]:
-    """A cell for each parameter of one way."""
-    if odd := set(gradients) ^ set(reference):
-        raise ValueError(f"{way!r} and the reference differ in parameter {min(odd)!r}; compare the same model")
-    return [_Cell(name, *_factored(gradients[name], right)) for name, right in reference.items()]
-
-
-def _factored(mine: Sequence[float] | None, right: Sequence[float] | None) -> tuple[str, float, str]:
+def _compare(name: str, mine: Sequence[float] | None, right: Sequence[float] | None) -> _Cell:
     """The factor by least squares, unless one has no gradient, or too much is left that no factor explains."""
     if mine is None and right is None:
-        return "same", 0.0, "none"
+        return _Cell(name, "same", 0.0, "none")
     if mine is None or right is None:
-        return "missing", 0.0, "! none" if mine is None else "! extra"
+        return _Cell(name, "missing", 0.0, "! none" if mine is None else "! extra")
     squares = sum(r * r for r in right)
     ratio = sum(m * r for m, r in zip(mine, right, strict=True)) / squares if squares else 1.0
-    off = math.sqrt(sum((m - ratio * r) ** 2 for m, r in zip(mine, right, strict=True)))
-    size = math.sqrt(sum(m * m for m in mine))
-    rest = off / size if size else 0.0
-    if not math.isfinite(ratio) or not math.isfinite(rest):
-        return "turned", 0.0, "! nan"
-    if rest > _SAME:
-        return "turned", ratio, f"! {write_number(ratio)}"
+    off, size = math.dist(mine, [ratio * r for r in right]), math.hypot(*mine)
+    if not math.isfinite(ratio + off + size):
+        return _Cell(name, "turned", 0.0, "! nan")
+    if off > _SAME * size:
+        return _Cell(name, "turned", ratio, f"! {write_number(ratio)}")
     if abs(ratio - 1) <= _SAME:
-        return "same", 1.0, "1"
-    return "scaled", ratio, f"x {write_number(ratio)}"
+        return _Cell(name, "same", 1.0, "1")
+    return _Cell(name, "scaled", ratio, f"x {write_number(ratio)}")
 
 
 def _verdict(cells: Sequence[_Cell], num_ranks: int) -> str:
@@ -111,20 +118,3 @@ def _factor(ratio: float, num_ranks: int) -> str:
     if abs(ratio * num_ranks - 1) < 1e-2:
         return f"{write_number(ratio)} times, divided by {num_ranks} ranks once too often"
     return f"{write_number(ratio)} times"
-
-
-def _draw_columns(fig: Canvas, columns: Mapping[str, Sequence[_Cell]], names: Sequence[str]) -> None:
-    axes = fig.add_axes((0.0, 0.0, 1.0, 1.0))
-    for column, cells in enumerate(columns.values()):
-        for row, cell in enumerate(cells):
-            fill, line, width, style = _LOOKS[cell.kind]
-            look = {"facecolor": fill, "edgecolor": line, "linewidth": width, "linestyle": style}
-            draw_cell(axes, (column + 0.04, row + 0.06), 0.92, 0.88, **look)
-            middle = (column + 0.5, row + 0.52)
-            axes.annotate(cell.text, middle, ha="center", va="center", color=LIGHT.ink, fontsize=9)
-    axes.set_xlim(0, len(columns))
-    axes.set_ylim(len(names), 0)
-    axes.set_xticks([column + 0.5 for column in range(len(columns))], list(columns))
-    axes.set_yticks([row + 0.5 for row in range(len(names))], names, fontsize=9)
-    axes.tick_params(length=0, labeltop=True, labelbottom=False)
-    axes.spines[:].set_visible(False)

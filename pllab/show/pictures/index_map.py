@@ -3,9 +3,9 @@
 An epoch is dealt to the ranks, its samples are counted, and the words follow from the counts.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pllab.show.figures import Axes, Figure, draw_cell, drawing, figure
 from pllab.show.theme import INK, LIGHT, count_of
@@ -14,17 +14,8 @@ Dealt = Sequence[Sequence[Sequence[int]]]  # rank, step, numbers of the samples
 Deal = Callable[[int, int, str], Dealt]  # (world_size, epoch, remainder) -> one epoch
 Owners = Sequence[Sequence[tuple[int, int]]]  # for each sample, the rank and the step of each time it is loaded
 
-# Fill and text, rank by rank: Okabe and Ito's colours. Each square also has the number of its rank.
-_RANK_PAINTS = (
-    ("#0072B2", "#FFFFFF"),
-    ("#E69F00", "#000000"),
-    ("#009E73", "#000000"),
-    ("#F0E442", "#000000"),
-    ("#CC79A7", "#000000"),
-    ("#56B4E9", "#000000"),
-    ("#D55E00", "#000000"),
-    ("#DDDDDD", "#000000"),
-)
+# Rank by rank; each square also has the number of its rank.
+_RANK_FILLS = (*(LIGHT.hues[kind] for kind in "FBWRUC"), LIGHT.over, "#DDDDDD")
 _COLUMNS = 20  # of squares, over all epochs
 _SQUARE_IN, _HEAD_IN = (0.5, 0.42), 0.8
 _KEY = (
@@ -70,26 +61,37 @@ def draw_index_map(
     Raises:
         KeyError: `deal` dealt a sample that the data set does not have.
     """
-    panels = [
-        panel
-        for remainder in remainders
-        for panel in _count(num_samples, deal, world_size, max(epochs), remainder)
-        if panel.epoch in epochs
-    ]
+    panels = []
+    for remainder in remainders:
+        visits = [0] * num_samples
+        for epoch in range(max(epochs) + 1):
+            dealt = deal(world_size, epoch, remainder)
+            owners = _owners_of(dealt, num_samples)
+            visits = [count + len(who) for count, who in zip(visits, owners, strict=True)]
+            if epoch in epochs:
+                counted = f"{_steps_of(dealt)}, {_counts_of(owners)}. {_spread_of(visits, epoch)}"
+                panels.append(_Panel(remainder, epoch, counted, owners))
     sizes = f"{count_of(num_samples, 'sample')}, {count_of(world_size, 'rank')}"
     told = [f"{sizes}, epoch {one.epoch}, {one.remainder}: {one.counted}" for one in panels]
-    return figure(_draw(panels, len(epochs)), "\n".join(told), caption=_KEY)
-
-
-def _count(num_samples: int, deal: Deal, world_size: int, last: int, remainder: str) -> Iterator[_Panel]:
-    """Deal and count each epoch up to the last one."""
-    visits = [0] * num_samples
-    for epoch in range(last + 1):
-        dealt = deal(world_size, epoch, remainder)
-        owners = _owners_of(dealt, num_samples)
-        visits = [count + len(who) for count, who in zip(visits, owners, strict=True)]
-        counted = f"{_steps_of(dealt)}, {_counts_of(owners)}. {_spread_of(visits, epoch)}"
-        yield _Panel(remainder, epoch, counted, owners)
+    in_row, num_rows = len(epochs), len(remainders)
+    columns = min(num_samples, _COLUMNS // in_row)
+    lines = -(-num_samples // columns)
+    across, down = columns * _SQUARE_IN[0] + 0.2, lines * _SQUARE_IN[1] + _HEAD_IN
+    with drawing(in_row * across, num_rows * down) as fig:
+        for number, panel in enumerate(panels):
+            row, column = divmod(number, in_row)
+            place = (column / in_row, 1 - (row + 1) / num_rows, 1 / in_row, (1 - _HEAD_IN / down) / num_rows)
+            axes = fig.add_axes(place)
+            words = wrap(panel.counted, int(across * 15))  # letters of an inch at this size
+            axes.text(0.05, -0.08, "\n".join(words), size=8, va="bottom")
+            name = f"{panel.remainder}, epoch {panel.epoch}"
+            axes.text(0.05, -0.2 - 0.3 * len(words), name, size=11, weight="bold", va="bottom")
+            axes.set_xlim(-0.06, across / _SQUARE_IN[0] - 0.06)
+            axes.set_ylim(lines + 0.06, -0.06)
+            axes.axis("off")
+            for sample, who in enumerate(panel.owners):
+                _draw_sample(axes, divmod(sample, columns), sample, who)
+        return figure(fig, "\n".join(told), caption=_KEY)
 
 
 def _owners_of(dealt: Dealt, num_samples: int) -> Owners:
@@ -125,49 +127,19 @@ def _spread_of(visits: Sequence[int], epoch: int) -> str:
 
 def _steps_of(dealt: Dealt) -> str:
     steps = [len(one) for one in dealt]
-    if len(set(steps)) == 1:
-        return count_of(steps[0], "step") + ("" if len(steps) == 1 else " on every rank")
-    longest = [str(rank) for rank, one in enumerate(steps) if one == max(steps)]
-    who = f"rank {longest[0]} waits" if len(longest) == 1 else f"ranks {', '.join(longest)} wait"
-    listed = f"{', '.join(map(str, steps[:-1]))} and {steps[-1]}"
-    return f"{listed} steps, so {who} for ever in step {max(steps)}"
-
-
-def _draw(panels: Sequence[_Panel], in_row: int) -> Any:
-    """A row of panels for each policy, a column for each epoch."""
-    num_samples = len(panels[0].owners)
-    columns = min(num_samples, _COLUMNS // in_row)
-    lines = -(-num_samples // columns)
-    across, down = columns * _SQUARE_IN[0] + 0.2, lines * _SQUARE_IN[1] + _HEAD_IN
-    num_rows = len(panels) // in_row
-    with drawing(in_row * across, num_rows * down) as fig:
-        for number, panel in enumerate(panels):
-            row, column = divmod(number, in_row)
-            place = (column / in_row, 1 - (row + 1) / num_rows, 1 / in_row, (1 - _HEAD_IN / down) / num_rows)
-            axes = fig.add_axes(place)
-            head: dict[str, Any] = {"ha": "left", "va": "bottom"}
-            told = wrap(panel.counted, int(across * 15))  # letters of an inch at this size
-            axes.text(0.05, -0.08, "\n".join(told), size=8, **head)
-            axes.text(
-                0.05, -0.2 - 0.3 * len(told), f"{panel.remainder}, epoch {panel.epoch}", size=11, weight="bold", **head
-            )
-            axes.set_xlim(-0.06, across / _SQUARE_IN[0] - 0.06)
-            axes.set_ylim(lines + 0.06, -0.06)
-            axes.axis("off")
-            for sample, who in enumerate(panel.owners):
-                _draw_sample(axes, divmod(sample, columns), sample, who)
-    return fig
+    if len(set(steps)) > 1:
+        return f"{', '.join(map(str, steps))} steps on ranks 0 to {len(steps) - 1}, so those with more wait for ever"
+    return count_of(steps[0], "step") + ("" if len(steps) == 1 else " on every rank")
 
 
 def _draw_sample(axes: Axes, place: tuple[int, int], sample: int, who: Sequence[tuple[int, int]]) -> None:
     """A square: the number of the sample, `+1` for another time it is loaded, and `r1 s2` or `none`."""
     y, x = place
-    fill, ink = _RANK_PAINTS[who[0][0] % len(_RANK_PAINTS)] if who else (LIGHT.ground, INK)
-    edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 2.5 if len(who) > 1 else 0.6}
-    if not who:
-        edge = {"edgecolor": LIGHT.soft, "linewidth": 1.5, "linestyle": "--"}
-    draw_cell(axes, (x + 0.05, y + 0.06), 0.9, 0.88, facecolor=fill, **edge)
-    axes.text(x + 0.12, y + 0.14, str(sample), color=ink, size=7, ha="left", va="top")
+    fill = _RANK_FILLS[who[0][0] % len(_RANK_FILLS)] if who else LIGHT.ground
+    ink = {_RANK_FILLS[0]: "#FFFFFF", LIGHT.ground: INK}.get(fill, "#000000")
+    edge, width, style = (INK, 2.5 if len(who) > 1 else 0.6, "-") if who else (LIGHT.soft, 1.5, "--")
+    draw_cell(axes, (x + 0.05, y + 0.06), 0.9, 0.88, facecolor=fill, edgecolor=edge, linewidth=width, linestyle=style)
+    axes.text(x + 0.12, y + 0.14, str(sample), color=ink, size=7, va="top")
     if len(who) > 1:
         axes.text(x + 0.88, y + 0.14, f"+{len(who) - 1}", color=ink, size=7.5, weight="bold", ha="right", va="top")
     mark = f"r{who[0][0]} s{who[0][1]}" if who else "none"

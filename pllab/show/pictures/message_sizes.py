@@ -67,24 +67,18 @@ def draw_buckets(
         alpha_s: seconds that each message costs.
         beta_s: seconds that each byte costs.
         measured: the measured points.
-        bucket_bytes: the one size to show; by default one gradient each, 4 kB and each time twice as much, all in one,
-            and every measured size.
+        bucket_bytes: the one size to show; by default all: one gradient each, 4 kB and each time twice as much, all in
+            one, and every measured size.
     """
     choices = choices_of(sizes, alpha_s, beta_s, measured)
-    top = 1.05e3 * max(max(choice.seconds, (choice.measured or {}).get("high", 0.0)) for choice in choices)
+    top_ms = 1.05e3 * max(max(choice.seconds, (choice.measured or {}).get("high", 0.0)) for choice in choices)
     if bucket_bytes is not None:
-        points = {choice.bucket_bytes: choice.measured for choice in choices}
-        place = min(bucket_bytes, sum(sizes))
-        choices = [BucketChoice(sizes, place, alpha_s, beta_s, points.get(place))]
+        by_size = {choice.bucket_bytes: choice for choice in choices}
+        choices = [by_size[min(bucket_bytes, sum(sizes))]]
     costs = f"{write_number(alpha_s * 1e6)} us per message + {write_number(beta_s * 1e9)} ns per byte"
     gradients = f"{count_of(len(sizes), 'gradient')}, {write_bytes(sum(sizes))}"
-    title = f"{gradients}. predicted: {costs} (calculated from measured costs)"
-    drawn = _draw(choices, top, "" if bucket_bytes is None else str(choices[0]))
-    return figure(drawn, f"{title}; measured: real. {'; '.join(map(str, choices))}", f"{title}; measured: real.")
-
-
-def _draw(choices: Sequence[BucketChoice], top_ms: float, title: str) -> Any:
-    """Left the messages, right their times: a row for each size."""
+    title = f"{gradients}. predicted: {costs} (calculated from measured costs); measured: real."
+    told = "; ".join(map(str, choices))
     with drawing(9.8, 1.35 + 0.34 * len(choices), layout="constrained") as fig:
         boxes, times = fig.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         for row, choice in enumerate(choices):
@@ -93,9 +87,9 @@ def _draw(choices: Sequence[BucketChoice], top_ms: float, title: str) -> Any:
         times.set_xlim(0, top_ms)
         name_rows(boxes, [f"{choice.label}: {len(choice.filled)}" for choice in choices])
         boxes.set_ylim(len(choices) - 0.4, -0.6)
-        if title:
-            fig.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
-    return fig
+        if bucket_bytes is not None:
+            fig.suptitle(told, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+        return figure(fig, f"{title} {told}", title)
 
 
 def choices_of(sizes: Sequence[int], alpha_s: float, beta_s: float, measured: Points) -> list[BucketChoice]:
@@ -145,18 +139,15 @@ def _draw_messages(axes: Axes, row: int, choice: BucketChoice) -> None:
 def _draw_times(axes: Axes, choices: Sequence[BucketChoice]) -> None:
     """Predicted and measured milliseconds of each size."""
     rows = range(len(choices))
-    fill, line = LIGHT.fill_of("F"), LIGHT.outline_of("F")
     predicted = [1e3 * choice.seconds for choice in choices]
-    axes.plot(predicted, rows, "s-", color=line, markerfacecolor=fill, label="predicted (calculated)")
-    points = [(row, choice.measured) for row, choice in enumerate(choices) if choice.measured]
-    middles = [1e3 * point["seconds"] for _, point in points]
-    spread = [
-        [1e3 * (point["seconds"] - point["low"]) for _, point in points],
-        [1e3 * (point["high"] - point["seconds"]) for _, point in points],
-    ]
-    look: dict[str, Any] = {"markerfacecolor": LIGHT.fill_of("B"), "markersize": 8, "capsize": 4}
-    look |= {"color": LIGHT.outline_of("B"), "label": "measured (real), quartiles"}
-    axes.errorbar(middles, [row for row, _ in points], xerr=spread, fmt="o", **look)
+    look: dict[str, Any] = {"color": LIGHT.outline_of("F"), "markerfacecolor": LIGHT.fill_of("F")}
+    axes.plot(predicted, rows, "s-", **look, label="predicted (calculated)")
+    took = {row: choice.measured for row, choice in enumerate(choices) if choice.measured}
+    middles = [1e3 * point["seconds"] for point in took.values()]
+    below = [1e3 * (point["seconds"] - point["low"]) for point in took.values()]
+    above = [1e3 * (point["high"] - point["seconds"]) for point in took.values()]
+    look = {"color": LIGHT.outline_of("B"), "markerfacecolor": LIGHT.fill_of("B"), "markersize": 8, "capsize": 4}
+    axes.errorbar(middles, list(took), xerr=(below, above), fmt="o", **look, label="measured (real), quartiles")
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=LIGHT.held, linewidth=0.7)
     axes.set_axisbelow(True)

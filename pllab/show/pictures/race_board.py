@@ -5,18 +5,12 @@ are a table in HTML, for drawing a picture takes about as long as a small traini
 """
 
 import html
-import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from pllab.show.figures import TITLE, Axes, Figure, drawing, figure, name_rows
-from pllab.show.theme import INK, LIGHT, count_of, mix, round_step, write_number
-
-if TYPE_CHECKING:
-    from ipywidgets import HTML
+from pllab.show.figures import TITLE, Figure, drawing, figure, name_rows
+from pllab.show.theme import INK, LIGHT, count_of, mix, write_number
 
 _UNIT = "tokens/s"
 
@@ -28,7 +22,7 @@ class Contestant:
     name: str
     progress: float = 0.0
     rate: float = 0.0
-    rates: tuple[float, ...] = ()
+    rates: Sequence[float] = ()
     verdict: str = ""
 
     @property
@@ -54,66 +48,51 @@ class Race:
     """
 
     def __init__(self, names: Sequence[str], num_devices: int) -> None:
-        self._runners = {name: Contestant(name) for name in names}
-        self.title = f"{count_of(num_devices, 'device')}, engine: real"
-        self.top = 1.0
-        """The right end of the axis, in the unit; it never shrinks."""
-
-    @cached_property
-    def live(self) -> "HTML":
-        """The bars of those that run, for `display`; empty once all have finished, when `static` says more."""
         from ipywidgets import HTML
 
-        return HTML(self._to_html())
-
-    @property
-    def runners(self) -> list[Contestant]:
-        """The contestants as they stand, the baseline first."""
-        return list(self._runners.values())
+        self.title = f"{count_of(num_devices, 'device')}, engine: real"
+        self.runners = {name: Contestant(name) for name in names}
+        self.top = 1.0
+        """The right end of the axis, in the unit; it never shrinks."""
+        self.live = HTML(self._to_html())
+        """The bars of those that run, for `display`; empty once all have finished, when `static` says more."""
 
     def update(self, name: str, progress: float, rate: float) -> None:
         """Move a contestant: `progress` along the track from 0 to 1, `rate` now in tokens per second."""
-        self._show(replace(self._runners[name], progress=progress, rate=rate))
+        self._show(Contestant(name, progress, rate))
 
     def finish(self, name: str, rates: Sequence[float], verdict: str) -> None:
         """Finish a contestant with the rate of each of its runs, and a word on them such as its speed-up."""
-        median = statistics.median(rates)
-        self._show(replace(self._runners[name], progress=1.0, rate=median, rates=tuple(rates), verdict=verdict))
+        self._show(Contestant(name, 1.0, statistics.median(rates), rates, verdict))
 
     def static(self) -> Figure:
         """The race when all have finished: horizontal bars with whiskers from the slowest to the fastest run."""
         height = 0.52 * len(self.runners) + 1.25
+        pale = {"facecolor": mix(LIGHT.held, LIGHT.ground, 0.45), "edgecolor": LIGHT.held_line}
         with drawing(9.0, height) as fig:
             axes = fig.add_axes((0.2, 0.8 / height, 0.58, 1 - 1.25 / height))
             axes.set_title(self.title, **TITLE)
-            for row, runner in enumerate(self.runners):
-                _draw_runner(axes, row, runner, self.top)
+            for row, runner in enumerate(self.runners.values()):
+                axes.barh(row, runner.rate, height=0.56, **(LIGHT.paint_of("F") if row else pale), linewidth=1)
+                spread = [[runner.rate - min(runner.rates)], [max(runner.rates) - runner.rate]]
+                axes.errorbar(runner.rate, row, xerr=spread, color=INK, capsize=5, linewidth=2)
+                axes.text(self.top * 1.02, row, f"{runner.value}  {runner.verdict}", va="center", fontweight="bold")
             axes.set_xlim(0, self.top)
-            name_rows(axes, [runner.name for runner in self.runners], ["bottom"])
+            name_rows(axes, list(self.runners), ["bottom"])
             axes.xaxis.set_major_formatter(lambda value, _: write_number(value))
             axes.set_xlabel(f"{_UNIT}, median and range")
-            return figure(fig, " ".join([f"{self.title}.", *map(str, self.runners)]))
+            return figure(fig, " ".join([f"{self.title}.", *map(str, self.runners.values())]))
 
     def _show(self, runner: Contestant) -> None:
-        self._runners[runner.name] = runner
-        limit = max(self.top, 1.02 * max(max((each.rate, *each.rates)) for each in self.runners))
-        size = round_step(limit, 5)
-        self.top = size * math.ceil(limit / size - 1e-9)
-        self.live.value = "" if all(each.rates for each in self.runners) else self._to_html()
+        self.runners[runner.name] = runner
+        self.top = max(self.top, *(1.02 * rate for rate in (runner.rate, *runner.rates)))
+        self.live.value = "" if all(each.rates for each in self.runners.values()) else self._to_html()
 
     def _to_html(self) -> str:
         rows = [
             f"<tr><td>{html.escape(each.name)}</td><td style='width:24em'><div style='background:{LIGHT.hues['F']};"
             f"height:1.1em;width:{each.rate / self.top:.1%}'></div></td>"
             f"<td>{each.value} ({each.progress:.0%})</td></tr>"
-            for each in self.runners
+            for each in self.runners.values()
         ]
         return f"<table><caption>{self.title}</caption>{''.join(rows)}</table>"
-
-
-def _draw_runner(axes: Axes, row: int, runner: Contestant, top: float) -> None:
-    pale = {"facecolor": mix(LIGHT.held, LIGHT.ground, 0.45), "edgecolor": LIGHT.held_line}
-    axes.barh(row, runner.rate, height=0.56, **(LIGHT.paint_of("F") if row else pale), linewidth=1)
-    spread = [[runner.rate - min(runner.rates)], [max(runner.rates) - runner.rate]]
-    axes.errorbar(runner.rate, row, xerr=spread, color=INK, capsize=5, linewidth=2)
-    axes.text(top * 1.02, row, f"{runner.value}  {runner.verdict}", va="center", fontweight="bold")

@@ -6,7 +6,7 @@ receive, so the picture of a ring also proves that the messages match. A collect
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pllab.arguments import require
@@ -29,7 +29,6 @@ class _Hop:
     source: int
     to: int
     text: str
-    num_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,21 +58,16 @@ def draw_ring(run: Sequence[Mapping[str, Any]] | Collective) -> Figure:
     Raises:
         ValueError: a send has no receive, or the collective misses its goal.
     """
-    moments = _moments_of_collective(run) if isinstance(run, Collective) else _moments_of_ring(run)
-    titles = _titles_of(run, moments)
+    if isinstance(run, Collective):
+        moments, name = _moments_of_collective(run), f"{run.name}, {run.num_ranks} ranks"
+        what = "a01 is chunk a with the sum of ranks 0 and 1, calculated"
+    else:
+        moments, name = _moments_of_ring(run), f"{len(run)} ranks in a ring"
+        what = f"{sum(sent[2] for record in run for sent in _named(record, 'send'))} bytes, engine: real"
+    messages = count_of(sum(len(moment.hops) for moment in moments), "message")
+    titles = f"{name}, {count_of(len(moments) - 1, 'step')}", f"{messages}, {what}"
     sentences = [_sentence_of(step, moment) for step, moment in enumerate(moments)]
     return figure(_draw("\n".join(titles), moments), ". ".join([*titles, *sentences]))
-
-
-def _titles_of(run: Sequence[Mapping[str, Any]] | Collective, moments: Sequence[_Moment]) -> tuple[str, str]:
-    """What runs and how much, and what it sends: `3 ranks in a ring, 2 steps`, `6 messages, 24 bytes, engine: real`."""
-    hops = [hop for moment in moments for hop in moment.hops]
-    steps = count_of(len(moments) - 1, "step")
-    if isinstance(run, Collective):
-        key = "a01 is chunk a with the sum of ranks 0 and 1"
-        return f"{run.name}, {run.num_ranks} ranks, {steps}", f"{count_of(len(hops), 'message')}, {key}, calculated"
-    num_bytes = sum(hop.num_bytes for hop in hops)
-    return f"{len(run)} ranks in a ring, {steps}", f"{count_of(len(hops), 'message')}, {num_bytes} bytes, engine: real"
 
 
 def _moments_of_ring(records: Sequence[Mapping[str, Any]]) -> list[_Moment]:
@@ -90,12 +84,9 @@ def _hops_of(records: Sequence[Mapping[str, Any]], rank: int) -> Iterator[_Hop]:
     sends, numbers = _named(records[rank], "send"), records[rank]["sent"]
     for step, ((_, peer, num_bytes), number) in enumerate(zip(sends, numbers, strict=True)):
         received = tuple(_named(records[peer], "receive")[step])
-        require(
-            received == ("receive", rank, num_bytes),
-            f"rank {rank} sent {num_bytes} bytes to rank {peer} in step {step + 1}, and no rank {peer} received "
-            "them from it in that step",
-        )
-        yield _Hop(rank, peer, f"{number:g}", num_bytes)
+        sent = f"rank {rank} sent {num_bytes} bytes to rank {peer} in step {step + 1}"
+        require(received == ("receive", rank, num_bytes), f"{sent}, and rank {peer} did not receive them then")
+        yield _Hop(rank, peer, f"{number:g}")
 
 
 def _named(record: Mapping[str, Any], name: str) -> list[Sequence[Any]]:
@@ -129,26 +120,21 @@ def _sentence_of(step: int, moment: _Moment) -> str:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where things are, in inches: time runs to the right and, where it is long, goes on in a second band.
+    """Where things are in a band, in inches.
 
-    That begins with what the first one ends with. A message stands beside its sender, and arrows are to the right of
-    all messages of their step: nothing hides another.
+    A message stands beside its sender, and arrows are right of all messages of their step: nothing hides another.
     """
 
     columns: int
     lines: int
     cell: float
-    num_ranks: int
-    steps_in_band: int
 
     @classmethod
     def of(cls, moments: Sequence[_Moment]) -> "_Places":
-        num_chunks, num_steps = len(moments[0].held[0]), len(moments) - 1
+        num_chunks = len(moments[0].held[0])
         longest = max(len(text) for moment in moments for chunks in moment.held for text in chunks)
         columns = math.isqrt(num_chunks - 1) + 1
-        lines, cell = -(-num_chunks // columns), _LETTER_IN * longest + 0.16
-        wide = cls(columns, lines, cell, len(moments[0].held), num_steps)
-        return wide if wide.width <= _WIDTH_IN else replace(wide, steps_in_band=-(-num_steps // 2))
+        return cls(columns, -(-num_chunks // columns), _LETTER_IN * longest + 0.16)
 
     @property
     def held(self) -> float:
@@ -160,54 +146,40 @@ class _Places:
         """Width from one moment to the next."""
         return self.held + self.cell + 0.2 + _ARROW_IN
 
-    @property
-    def rank(self) -> float:
-        """Height of the row of a rank."""
-        return self.lines * _LINE_IN + 0.22
+    def width(self, num_steps: int) -> float:
+        """Width of a band."""
+        return _NAME_IN + num_steps * self.step + self.held + 0.15
 
-    @property
-    def band(self) -> float:
-        """Height of a band."""
-        return _HEAD_IN + self.num_ranks * self.rank
-
-    @property
-    def width(self) -> float:
-        """Width of everything."""
-        return _NAME_IN + self.steps_in_band * self.step + self.held + 0.15
-
-    def middle(self, band: int, rank: int) -> float:
+    def middle(self, rank: float) -> float:
         """The height of a rank's middle."""
-        return band * self.band + _HEAD_IN + (rank + 0.5) * self.rank
+        return _HEAD_IN + (rank + 0.5) * (self.lines * _LINE_IN + 0.22)
 
 
 def _draw(title: str, moments: Sequence[_Moment]) -> Any:
-    places = _Places.of(moments)
-    starts = range(0, len(moments) - 1, places.steps_in_band)
-    height = len(starts) * places.band
-    with drawing(places.width, height) as fig:
-        axes = fig.add_axes((0, 0, 1, 1))
-        axes.set_xlim(0, places.width)
-        axes.set_ylim(height, 0)
-        axes.axis("off")
-        axes.set_title(title, **TITLE)
-        for band, first in enumerate(starts):
-            for rank in range(places.num_ranks):
-                axes.text(0.05, places.middle(band, rank), f"rank {rank}", va="center")
-            _draw_band(axes, places, band, moments, range(first, min(first + places.steps_in_band + 1, len(moments))))
+    """Time runs to the right; where it is long, it goes on in a second band, which begins as the first one ends."""
+    places, last, num_ranks = _Places.of(moments), len(moments) - 1, len(moments[0].held)
+    in_band = last if places.width(last) <= _WIDTH_IN else -(-last // 2)
+    starts = range(0, last, in_band)
+    width, height = places.width(in_band), places.middle(num_ranks - 0.5)
+    with drawing(width, height * len(starts)) as fig:
+        for number, first in enumerate(starts, start=1):
+            axes = fig.add_axes((0, 1 - number / len(starts), 1, 1 / len(starts)))
+            axes.set_xlim(0, width)
+            axes.set_ylim(height, 0)
+            axes.axis("off")
+            for rank in range(num_ranks):
+                axes.text(0.05, places.middle(rank), f"rank {rank}", va="center")
+            for step in range(first, min(first + in_band, last) + 1):
+                left = _NAME_IN + (step - first) * places.step
+                name = f"step {step}" if step else "start"
+                axes.text(left + places.held / 2, 0.2, name, ha="center", va="center")
+                for rank, chunks in enumerate(moments[step].held):
+                    before = moments[max(0, step - 1)].held[rank]
+                    _draw_held(axes, places, (left, places.middle(rank)), chunks, before)
+                if step > first:
+                    _draw_hops(axes, places, left, moments[step].hops)
+        fig.axes[0].set_title(title, **TITLE)
     return fig
-
-
-def _draw_band(axes: Axes, places: _Places, band: int, moments: Sequence[_Moment], steps: range) -> None:
-    """What each rank holds after each of these steps, and between them the messages."""
-    for number, step in enumerate(steps):
-        left = _NAME_IN + number * places.step
-        name = f"step {step}" if step else "start"
-        axes.text(left + places.held / 2, band * places.band + 0.2, name, ha="center", va="center")
-        for rank, chunks in enumerate(moments[step].held):
-            before = moments[max(0, step - 1)].held[rank]
-            _draw_held(axes, places, (left, places.middle(band, rank)), chunks, before)
-        if number:
-            _draw_hops(axes, places, band, left - places.step + places.held, moments[step].hops)
 
 
 def _draw_held(
@@ -218,21 +190,19 @@ def _draw_held(
     for number, (text, earlier) in enumerate(zip(chunks, before, strict=True)):
         line, column = divmod(number, places.columns)
         x, y = at[0] + column * places.cell, top + line * _LINE_IN
-        kind, is_pale = ("F", True) if text == earlier else ("C", False)
-        look: dict[str, Any] = {"facecolor": LIGHT.fill_of(kind, is_pale), "edgecolor": LIGHT.outline_of("F")}
-        look |= {"linewidth": 0.9, "zorder": 1} if is_pale else {"linewidth": 2.4, "zorder": 1.5}
-        draw_cell(axes, (x, y), places.cell, _LINE_IN, **look)
+        kind, width, order = ("F", 0.9, 1.0) if text == earlier else ("C", 2.4, 1.5)
+        look = {"facecolor": LIGHT.fill_of(kind, text == earlier), "edgecolor": LIGHT.outline_of("F")}
+        draw_cell(axes, (x, y), places.cell, _LINE_IN, **look, linewidth=width, zorder=order)
         middle = x + places.cell / 2, y + _LINE_IN / 2
         axes.text(*middle, text, ha="center", va="center_baseline", size=10, weight="bold", color=LIGHT.ink)
 
 
-def _draw_hops(axes: Axes, places: _Places, band: int, left: float, hops: Sequence[_Hop]) -> None:
+def _draw_hops(axes: Axes, places: _Places, right: float, hops: Sequence[_Hop]) -> None:
     """A label beside each sender, and an arrow from it to the receiver; a rank sends once in a step."""
     box = {"boxstyle": "square,pad=0.25", **LIGHT.paint_of("C"), "linewidth": 0.9}
     arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.3, "shrinkA": 0, "shrinkB": 2}
-    x = left + places.cell + 0.1
+    x = right - _ARROW_IN - 0.1
     for hop in hops:
-        y = places.middle(band, hop.source)
+        y = places.middle(hop.source)
         axes.text(x, y, hop.text, ha="right", va="center", size=9, color=LIGHT.ink, bbox=box)
-        end = left + places.step - places.held, places.middle(band, hop.to)
-        axes.annotate("", end, (x + 0.04, y), arrowprops=arrow)
+        axes.annotate("", (right, places.middle(hop.to)), (x + 0.04, y), arrowprops=arrow)
