@@ -72,7 +72,7 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
         row_in = _WIRED_ROW_IN if Labels.of(one).wired else _ROW_IN
         shown.append((_label(one, name), one.from_zero(), row_in))
         told.append(f"{name}, {describe_timeline(one)}" if name else describe_timeline(one))
-    with panels(shown, (0.0, max(one.makespan for one in timelines))) as (fig, drawn):
+    with panels(shown) as (fig, drawn):
         for panel in drawn:
             draw_run(panel)
         return figure(fig, "; ".join(told))
@@ -97,11 +97,11 @@ class Panel:
         """The shortest box that has an outline, in the unit of the axes."""
         return _LEAST_PT / self.second_pt * self.per_second
 
-    def boxes(self, band: Band, by_s: float = 0.0) -> list[Box]:
-        """The spans as boxes, moved by some seconds."""
+    def boxes(self, band: Band) -> list[Box]:
+        """The spans as boxes."""
         return [
             Box(
-                ((span.start + by_s) * self.per_second, span.duration * self.per_second),
+                (span.start * self.per_second, span.duration * self.per_second),
                 self.strip(span.rank, span.action.kind, band),
                 str(span.action.kind),
                 self.labels.is_later(span),
@@ -123,11 +123,9 @@ class Panel:
 
 
 @contextmanager
-def panels(
-    shown: Sequence[tuple[str, Timeline, float]], seconds: tuple[float, float]
-) -> Iterator[tuple[Canvas, list[Panel]]]:
+def panels(shown: Sequence[tuple[str, Timeline, float]]) -> Iterator[tuple[Canvas, list[Panel]]]:
     """Panels below each other on one time axis, with a legend: a title, a timeline and the inches of a row each."""
-    start, end = seconds if seconds[1] > 0 else (0.0, 1e-3)
+    end = max(one.makespan for _, one, _ in shown) or 1e-3
     unit, per_second = ("s", 1.0) if end >= 1 else ("ms", 1e3)
     total = _FOOT_IN + sum(one.num_ranks * row_in + _HEAD_IN for _, one, row_in in shown)
     with drawing(_WIDTH_IN, total) as fig:
@@ -137,8 +135,8 @@ def panels(
             top -= _HEAD_IN + high
             axes = fig.add_axes((_LEFT, top / total, _SHARE, high / total))
             _name_ranks(axes, title, timeline.num_ranks)
-            axes.set_xlim(start * per_second, end * per_second)
-            second_pt = _WIDTH_IN * _SHARE * 72 / (end - start)
+            axes.set_xlim(0, end * per_second)
+            second_pt = _WIDTH_IN * _SHARE * 72 / end
             drawn.append(Panel(axes, timeline, Labels.of(timeline), row_in, per_second, second_pt))
         _show_time_axis(drawn[-1].axes, unit)
         kinds = (str(span.action.kind) for _, one, _ in shown for span in one.spans)
@@ -146,22 +144,17 @@ def panels(
         yield fig, drawn
 
 
-def draw_run(panel: Panel, band: Band = _BAND, window: tuple[float, float] | None = None) -> None:
-    """A slab of idle time for each rank, and its work on top, with labels.
-
-    `band` is where boxes are in a row of height 1. With a `window`, from when to when, other steps run before and
-    after, and how long a slab is stays unwritten.
-    """
-    axes, timeline, labels, scale = panel.axes, panel.timeline, panel.labels, panel.per_second
-    low, high = window or (0.0, timeline.makespan)
+def draw_run(panel: Panel, band: Band = _BAND) -> None:
+    """A slab of idle time for each rank, and its work on top, with labels. `band` is where boxes are in a row."""
+    axes, timeline, labels = panel.axes, panel.timeline, panel.labels
     for rank in range(timeline.num_ranks):
-        draw_idle(axes, (low * scale, (high - low) * scale), panel.strip(rank, "", band))
+        draw_idle(axes, (0, timeline.makespan * panel.per_second), panel.strip(rank, "", band))
     draw_work(axes, panel.boxes(band), BAR_IN / panel.row_in, panel.least)
     for rank in range(timeline.num_ranks):
         for span, free_s in _uncovered(timeline.of_rank(rank)):
             middle, room = panel.place(panel.strip(rank, span.action.kind, band), span.start, free_s)
             write_label(axes, middle, label_of(span.action, labels.staged), room, labels.digits)
-        for start, end, _ in () if window else timeline.idle_times(rank):
+        for start, end, _ in timeline.idle_times(rank):
             middle, room = panel.place(panel.strip(rank, "", band), start, end - start)
             write_idle(axes, middle, write_seconds(end - start), room)
 

@@ -10,7 +10,6 @@ import matplotlib.colors
 import matplotlib.image
 import numpy as np
 import pytest
-from matplotlib.collections import PolyCollection
 
 from pllab import show
 from pllab.schedule import Action, Kind, Schedule, check, one_f_one_b
@@ -173,27 +172,12 @@ def test_the_static_twin_says_and_draws_the_same():
     alt = data["text/plain"]
     assert alt.startswith("1F1B, 4 ranks, 8 micro-batches, simulated: makespan 33 s, bubble fraction 27.3 %")
     assert "bubble overhead 37.5 %, at most 4 micro-batches held by a rank; GPipe, 4 ranks" in alt
-    studio.steady = True
-    assert "1F1B, 4 ranks, 8 micro-batches, simulated: a step every 33 s" in studio.static().alt
 
 
 def count_pixels(png, colour):
     """Pixels of exactly this colour, above the legend."""
     picture = matplotlib.image.imread(io.BytesIO(png))[:-120, :, :3]
     return np.isclose(picture, matplotlib.colors.to_rgb(colour), atol=0.003).all(axis=2).sum()
-
-
-def test_in_steady_state_the_other_steps_are_grey_and_narrow_boxes_of_theirs_have_no_outline():
-    for num_microbatches, has_outline in ((8, True), (96, False)):
-        studio = show.BubbleStudio("1F1B", 2, num_microbatches)
-        studio.steady = True
-        [axes] = studio.static().canvas.axes
-        boxes = [one for one in axes.collections if isinstance(one, PolyCollection)]
-        grey = [
-            one for one in boxes if LIGHT.held in {matplotlib.colors.to_hex(c).upper() for c in one.get_facecolors()}
-        ]
-        others = [one for one in grey if one.get_paths()[0].get_extents().height > 0.4]  # staircases are lower
-        assert others and {bool(one.get_linewidths()[0]) for one in others} == {has_outline}
 
 
 def test_idle_time_has_the_strongest_ink_of_the_picture_and_as_much_of_it_as_the_bubble():
