@@ -146,7 +146,6 @@ def test_the_run_button_runs_the_schedule_on_screen():
         ({"compare": "2F2B"}, "there is no family '2F2B'"),
         ({"num_microbatches": 0}, "num_microbatches is 0; give a whole number"),
         ({"costs": Costs(forward=(1.0, 2.0))}, "2 stages"),
-        ({"timeout_s": "60"}, "timeout_s is '60'"),
     ],
 )
 def test_what_does_not_exist_is_refused(given, sentence):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import traitlets
 
-from pllab.arguments import deadline, is_number, require
+from pllab.arguments import is_number, require
 from pllab.schedule import Action, Kind, Schedule
 from pllab.schedule.legality import check_memory_limit
 from pllab.show.editor.board import label_in, outcome_of, sentence_of, summary_of, view_of
@@ -43,11 +43,10 @@ class ScheduleEditor(Widget):
         par: the makespan to reach.
         run: runs a legal schedule, `run(schedule, costs=costs)`, and returns the timeline that it measured in the unit
             of the costs, as `run_emulated` does.
-        timeout_s: how long a run may take.
         projector: whether the editor fills the window, for a lecture.
 
     Raises:
-        ValueError: `memory_limit`, `par` or `timeout_s` is no number.
+        ValueError: `memory_limit` or `par` is no number.
     """
 
     _esm, _css = sources_of(__file__, "view.js", "boxes.js", "editor/dragging.js")
@@ -64,7 +63,6 @@ class ScheduleEditor(Widget):
         par: float | None = None,
         run: Run | None = None,
         *,
-        timeout_s: float = 60.0,
         projector: bool = False,
     ) -> None:
         check_memory_limit(memory_limit)
@@ -72,7 +70,7 @@ class ScheduleEditor(Widget):
         require(is_fine, f"par is {par!r}; give the makespan to reach, a number, or None")
         limit = None if memory_limit == math.inf else memory_limit  # as JSON has no infinity
         self._rules = BoardRules(costs or Costs(), limit, par)
-        self._run, self._timeout_s = run, deadline(timeout_s)
+        self._run = run
         self._start = Position(schedule)
         self._positions = [self._start]  # the past ones, the present one, and those that were undone
         self._at = 0
@@ -130,7 +128,7 @@ class ScheduleEditor(Widget):
         require(self._present.is_complete, "a part of a schedule is not run; place every action first")
         self._show(busy="Running this order.")
         try:
-            timeline = measure(self._run, self.schedule, self._rules.costs, self._timeout_s)
+            timeline = measure(self._run, self.schedule, self._rules.costs, self.timeout_s)
             self._ran = (self._present.board, timeline)
             took, engine = write_number(timeline.makespan), ENGINE_LABELS[timeline.engine]
             self._said = f"This order ran: makespan {took}, engine {engine}."
