@@ -86,9 +86,7 @@ def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Tim
     thread.start()
     thread.join(timeout_s)
     if thread.is_alive():
-        raise TimeoutError(
-            f"the run has not answered in {timeout_s:g} s; give it less to do, or the widget a longer timeout_s"
-        )
+        raise TimeoutError(f"the run has not answered in {timeout_s:g} s; give it less to do, or set timeout_s")
     timeline = answer.result()
     check_run(schedule, timeline)
     return timeline
