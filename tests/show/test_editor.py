@@ -102,7 +102,7 @@ def test_an_order_has_times_or_edges_and_each_edge_is_a_need_that_comes_too_late
     for number, to in moves:
         actions = list(schedule.actions())
         schedule = move(schedule, actions[number % len(actions)], to)
-    judged = judge(Position(schedule), BoardRules())
+    judged = judge(Position(schedule), BoardRules(Costs()))
     assert (judged.timeline is None) == bool(judged.edges) == bool(judged.problems)
     present = set(schedule.actions())
     assert all(need in needs(waiting, 3, present) for need, waiting in judged.edges)

@@ -10,7 +10,7 @@ from typing import Any
 from pllab.memory import is_over
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.boxes import Labels, data_of, label_of
-from pllab.show.editor.positions import BoardRules, Judgement, halves_of
+from pllab.show.editor.positions import Judgement, halves_of
 from pllab.show.theme import ENGINE_LABELS, NAMES, count_of, ticks_of, write_number, write_percent
 from pllab.timeline import ActionLike, Timeline
 
@@ -42,18 +42,16 @@ def sentence_of(text: str, whole: Schedule) -> str:
     return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
 
 
-def view_of(
-    judgement: Judgement, rules: BoardRules, name: str, before: float | None, run: Timeline | None
-) -> dict[str, Any]:
+def view_of(judgement: Judgement, name: str, before: float | None, run: Timeline | None) -> dict[str, Any]:
     """The rows with blocks, measured blocks and memory; edges and marks; sentences; numbers; axis.
 
     Times are in the unit of the costs, also those of a measured run. `before` is the makespan of the order before.
     """
-    whole, timeline, makespan = judgement.whole, judgement.timeline, judgement.makespan
+    whole, timeline, rules = judgement.whole, judgement.timeline, judgement.rules
     measured, compared = _measured(timeline, run)
     labels = _labels_of(whole)
-    rows = [_row_of(judgement, rules, labels, rank, measured) for rank in range(whole.num_ranks)]
-    marks = _marks(judgement, rules, before)
+    rows = [_row_of(judgement, labels, rank, measured) for rank in range(whole.num_ranks)]
+    marks = _marks(judgement, before)
     drawn = [block["end"] for row in rows for block in (*row["blocks"], *row["measured"])]
     end = max([*drawn, *(mark["at"] for mark in marks)], default=0.0) or 1.0
     return {
@@ -69,9 +67,9 @@ def view_of(
         "edges": [[str(need), str(waiting)] for need, waiting in judgement.edges],
         "is_legal": judgement.is_legal,
         "has_times": timeline is not None,
-        "verdict": _verdict_of(judgement, rules.memory_limit),
+        "verdict": _verdict_of(judgement),
         "numbers": _numbers_of(judgement),
-        "score": _score_of(makespan, rules.par) if judgement.is_legal else "",
+        "score": _score_of(judgement.makespan, rules.par) if judgement.is_legal else "",
         "par": "" if rules.par is None else f"par {write_number(rules.par)}",
         "measured": compared,
         "most": max(1.0, rules.memory_limit or 0.0, *(row["peak"] for row in rows)),  # one axis for every rank
@@ -79,24 +77,22 @@ def view_of(
     }
 
 
-def _marks(judgement: Judgement, rules: BoardRules, before: float | None) -> list[dict[str, Any]]:
+def _marks(judgement: Judgement, before: float | None) -> list[dict[str, Any]]:
     """The moments to mark on the time axis, if there is one: par, and where the order before ended."""
     if judgement.timeline is None:
         return []
-    moments = {"par": rules.par, "before": None if before == judgement.makespan else before}
+    moments = {"par": judgement.rules.par, "before": None if before == judgement.makespan else before}
     return [
         {"at": at, "text": f"{what} {write_number(at)}", "look": what} for what, at in moments.items() if at is not None
     ]
 
 
-def _row_of(
-    judgement: Judgement, rules: BoardRules, labels: Labels, rank: int, measured: Timeline | None
-) -> dict[str, Any]:
+def _row_of(judgement: Judgement, labels: Labels, rank: int, measured: Timeline | None) -> dict[str, Any]:
     order, whole = judgement.position.board.rows[rank], judgement.whole
     spans = {span.action: span for span in judgement.drawn.of_rank(rank)}
     points = judgement.staircase(rank)
     peak = max((count for _, count in points), default=0.0)
-    limit = rules.memory_limit
+    limit = judgement.rules.memory_limit
     of_limit = "" if limit is None else f" of {write_number(limit)}" + (": too many" if is_over(peak, limit) else "")
     work = [span for span in measured.of_rank(rank) if span.action.kind != "C"] if measured else []
     return {
@@ -153,13 +149,12 @@ def _counted_in(whole: Schedule) -> str:
     return "micro-batches" if stages == 1 else f"micro-batches of {write_number(stages)} stages"
 
 
-def _verdict_of(judgement: Judgement, limit: float | None) -> list[str]:
+def _verdict_of(judgement: Judgement) -> list[str]:
     """The problems as sentences, or one sentence that says there are none."""
     if judgement.problems:
         return [sentence_of(problem.sentence, judgement.whole) for problem in judgement.problems]
-    under = (
-        "" if limit is None else f", and no rank holds more than {write_number(limit)} {_counted_in(judgement.whole)}"
-    )
+    limit, unit = judgement.rules.memory_limit, _counted_in(judgement.whole)
+    under = "" if limit is None else f", and no rank holds more than {write_number(limit)} {unit}"
     if judgement.position.is_complete:
         return [f"Legal: every action can run in this order{under}."]
     if not any(judgement.ready):

@@ -166,7 +166,7 @@ class ScheduleEditor(Widget):
             "run": judged.is_legal and present.is_complete,
             "has_run": self._run is not None,
         }
-        view = view_of(judged, self._rules, self.schedule.name, self._before, ran)
+        view = view_of(judged, self.schedule.name, self._before, ran)
         view |= {"built": f"You built {built}." if built else "", "said": self._said, "focus": self._focus}
         self.view = view | {"trouble": trouble, "busy": busy, "can": can, "turn": self._turn}
 
