@@ -123,7 +123,7 @@ def draw_held(axes: Axes, times: Sequence[float], tops: Sequence[float], floor: 
     axes.hlines(limit, times[0], times[-1], color=LIGHT.over, linestyle=":", linewidth=1.0, alpha=opacity)
 
 
-def write_idle(axes: Axes, middle: tuple[float, float], words: str, room_pt: tuple[float, float]) -> None:
+def write_idle(axes: Axes, middle: tuple[float, float], room_pt: tuple[float, float], words: str) -> None:
     """`idle 60 ms` on a slab, `60 ms` on a short one, nothing on a shorter one."""
     for text in (f"idle {words}", words):
         if room_pt[0] >= _LETTER_PT * _SMALL_PT * len(text) + 6 and room_pt[1] >= 1.1 * _SMALL_PT:

@@ -26,6 +26,7 @@ from pllab.schedule import (
 from pllab.show import BubbleStudio, ScheduleEditor
 from pllab.show.editor.positions import BoardRules, Position, judge, move, split
 from pllab.show.theme import LIGHT
+from pllab.show.timeline_picture import ABOVE_MEMORY
 from pllab.simulate import Costs, critical_steps, simulate
 from pllab.timeline import Span, Timeline
 from tests.show.recorded import emulate
@@ -478,10 +479,13 @@ def test_the_printed_twin_has_each_block_at_its_time_and_an_arrow_from_what_is_n
     for action in ("0F0", "1B0"):
         editor.do("move", action, to=0)
         [axes] = editor.static().canvas.axes
-        labels = {text.get_position(): text.get_text() for text in axes.texts if not isinstance(text, Annotation)}
+        top, height = ABOVE_MEMORY
+        texts = {text.get_position(): text.get_text() for text in axes.texts if not isinstance(text, Annotation)}
+        labels = {place: text for place, text in texts.items() if not text.startswith("idle")}
+        assert (texts != labels) is editor.view["has_times"]
         boxes = [path.get_extents() for one in axes.collections for path in one.get_paths()]
         blocks = [(block, rank) for rank, row in enumerate(editor.view["rows"]) for block in row["blocks"]]
-        middles = {one["id"]: ((one["start"] + one["end"]) / 2, axes.get_yticks()[rank]) for one, rank in blocks}
+        middles = {one["id"]: ((one["start"] + one["end"]) / 2, rank + top + height / 2) for one, rank in blocks}
         assert labels == {middles[one["id"]]: one["text"] for one, _ in blocks}
         for one, _ in blocks:
             assert any(

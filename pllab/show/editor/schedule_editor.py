@@ -96,9 +96,13 @@ class ScheduleEditor(Widget):
     def _is_start(self) -> bool:
         return self._present == self._start
 
+    @property
+    def _run_of_present(self) -> Timeline | None:
+        return self._ran[1] if self._ran and self._ran[0] == self._present.board else None
+
     def static(self) -> Figure:
         """The present rows, with edges, memory and measured spans, as a figure with a text alternative."""
-        return draw_board(self.view, summary_of(self.view))
+        return draw_board(self._judgement, self.view, self._run_of_present, summary_of(self.view))
 
     def do(self, verb: str, action: str = "", *, to: int | None = None) -> None:
         """Make a move from a cell: `editor.do("move", "0B0", to=2)`, `editor.do("split", "0B0")`, `editor.do("undo")`.
@@ -155,7 +159,6 @@ class ScheduleEditor(Widget):
         """Send the present state: everything there is to draw, and which moves would do something."""
         self._turn += 1
         judged, present = self._judgement, self._present
-        ran = self._ran[1] if self._ran and self._ran[0] == present.board else None
         built = None if self._is_start else judged.family
         can = {
             "undo": self._at > 0,
@@ -166,7 +169,7 @@ class ScheduleEditor(Widget):
             "run": judged.is_legal and present.is_complete,
             "has_run": self._run is not None,
         }
-        view = view_of(judged, self.schedule.name, self._before, ran)
+        view = view_of(judged, self.schedule.name, self._before, self._run_of_present)
         view |= {"built": f"You built {built}." if built else "", "said": self._said, "focus": self._focus}
         self.view = view | {"trouble": trouble, "busy": busy, "can": can, "turn": self._turn}
 

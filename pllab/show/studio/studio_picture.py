@@ -1,12 +1,9 @@
 """The studio on paper: timelines as in every figure, and below each row the staircase of what its rank holds."""
 
-from pllab.show.boxes import draw_held
 from pllab.show.figures import Figure, figure
 from pllab.show.studio.runs import Screen, Shown
 from pllab.show.theme import count_of, write_number, write_percent, write_seconds
-from pllab.show.timeline_picture import Panel, draw_run, panels
-
-_BAND, _HELD = (-0.46, 0.56), 0.3  # of a row: its boxes, and the memory below them
+from pllab.show.timeline_picture import ABOVE_MEMORY, draw_idle_times, draw_memory, draw_spans, panels
 
 
 def draw_studio(screen: Screen) -> Figure:
@@ -19,8 +16,9 @@ def draw_studio(screen: Screen) -> Figure:
     shown = [(_title_of(one), one.timeline, min(0.62, 5.0 / one.timeline.num_ranks)) for one in runs]
     with panels(shown) as (fig, drawn):
         for panel, one in zip(drawn, runs, strict=True):
-            draw_run(panel, _BAND)
-            _draw_staircases(panel, one, most)
+            draw_idle_times(panel, ABOVE_MEMORY)
+            draw_spans(panel, ABOVE_MEMORY)
+            draw_memory(panel, one.schedule.stages_per_rank, most)
         return figure(fig, describe_studio(screen))
 
 
@@ -40,13 +38,3 @@ def _title_of(one: Shown) -> str:
     held, length = write_number(max(one.most_held)), write_seconds(one.step.length_s)
     bubble = f"bubble fraction {write_percent(one.step.bubble_fraction)}"
     return f"{one.name}, {one.engine_words}: {bubble}, one step {length}, holds {held} micro-batches"
-
-
-def _draw_staircases(panel: Panel, one: Shown, most: float) -> None:
-    """The memory of each rank below its row."""
-    end, high = one.makespan, _HELD / one.schedule.stages_per_rank / most
-    for rank in range(len(one.most_held)):
-        floor = rank + 0.46
-        held = dict([(0.0, 0.0), *one.timeline.held_over_time(rank), (end, 0.0)])
-        times = [time * panel.per_second for time in held]
-        draw_held(panel.axes, times, [floor - high * count for count in held.values()], floor, None)
