@@ -57,7 +57,7 @@ def test_the_browser_gets_every_family_as_it_is_simulated():
         studio = show.BubbleStudio(name, p, m, Costs(1.0, 0.9, 0.4, p2p=0.1))
         check(studio.schedule)
         timeline = simulate(studio.schedule, studio.costs)
-        sent = unpack(studio.actions)
+        sent = unpack(studio.view["runs"][0]["actions"])
         assert {(rank, action) for rank, action, _, _ in sent} == {(s.rank, s.action) for s in timeline.spans}, case
         times = {span.action: (span.start, span.end) for span in timeline.spans}
         assert all(one[2:] == pytest.approx(times[one[1]], rel=1e-5) for one in sent), case
@@ -115,15 +115,15 @@ def test_two_traits_that_change_together_are_one_simulation(monkeypatch):
 def test_a_measured_run_starts_at_zero_and_goes_when_the_schedule_does():
     plain = show.BubbleStudio("1F1B", 4, 8)
     studio = show.BubbleStudio("1F1B", 4, 8, measured=recorded(plain.timeline, slower=1.1))
-    sent = unpack(studio.measured)
+    sent = unpack(studio.view["runs"][2]["actions"])
     assert (min(one[2] for one in sent), max(one[3] for one in sent)) == pytest.approx((0.0, 33 * 1.1))
     assert [run and run["engine"] for run in studio.view["runs"]] == ["simulated", None, "real"]
     studio.forward = 2.0
-    assert studio.measured, "real stages cost what they cost"
+    assert studio.view["runs"][2], "real stages cost what they cost"
     studio.num_microbatches = 9
-    assert (studio.measured, len(runs_of(studio))) == (b"", 1)
+    assert len(runs_of(studio)) == 1
     studio.num_microbatches = 8
-    assert studio.measured
+    assert studio.view["runs"][2]
 
 
 def test_the_run_button_runs_the_schedule_on_screen():
@@ -136,7 +136,7 @@ def test_the_run_button_runs_the_schedule_on_screen():
     assert [one["engine"] for one in runs_of(studio)] == ["simulated", "emulated (sleep)"]
     assert not studio.running
     studio.forward = 3.0
-    assert not studio.measured, "emulated stages slept other costs"
+    assert not studio.view["runs"][2], "emulated stages slept other costs"
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_what_does_not_exist_is_refused(given, sentence):
         show.BubbleStudio(**given)
     studio = show.BubbleStudio()
     for trait in given.keys() & set(studio.options["inputs"]):
-        picture = studio.actions
+        picture = studio.view["runs"]
         setattr(studio, trait, given[trait])
-        assert sentence in studio.view["problem"] and studio.actions == picture
+        assert sentence in studio.view["problem"] and studio.view["runs"] == picture
 
 
 def test_a_family_that_is_no_text_is_refused_by_its_text():

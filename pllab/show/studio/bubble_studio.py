@@ -87,10 +87,7 @@ class BubbleStudio(Widget):
     running = traitlets.Bool(False, help="whether a run is under way").tag(sync=True)
     options = traitlets.Dict(help="families, sizes of the steppers, what can be done").tag(sync=True)
     stamp = traitlets.Float(0.0, help="when the browser was last touched, by its own clock").tag(**_SENT)
-    view = traitlets.Dict(help="numbers and words").tag(sync=True)
-    actions = traitlets.Bytes(help="columns as float32, see runs.py").tag(sync=True)
-    compared = traitlets.Bytes().tag(sync=True)
-    measured = traitlets.Bytes().tag(sync=True)
+    view = traitlets.Dict(help="the runs as in runs.py, and words").tag(sync=True)
     order = traitlets.Dict(help="a button pressed: what, number").tag(**_SENT)
     page = traitlets.Dict(help="the page asked for: file, text, number").tag(sync=True)
 
@@ -180,7 +177,7 @@ class BubbleStudio(Widget):
             pages["measured"] = self._screen.measured
         tour = [*self.options["tour"][:-1], self._own_stop(self._screen.measured)]
         options = {"ranks": ranks, "microbatches": microbatches, "still": True, "can_run": False, "tour": tour}
-        changes = {"options": self.options | options, "view": self.view | {"stamp": 0, "problem": ""}}
+        changes = {"options": self.options | options, "view": {"stamp": 0}}
         values = values_of(self, **setting.to_inputs(), **changes, projector=True)
         title, alt = self._screen.main.title, describe_studio(self._screen)
         page = to_page(title, alt, str(self._esm), str(self._css), values, pages)
@@ -204,14 +201,13 @@ class BubbleStudio(Widget):
         """Draw a setting, and update the controls: a family has its own stages, and one schedule its own sizes."""
         self._screen = setting.screen(self._measured)
         self._setting = setting
-        self.actions, self.compared, self.measured = self._screen.to_bytes()
         with self.hold_trait_notifications():
             for name in ("num_ranks", "num_microbatches", "stage_costs", "with_run"):
                 setattr(self, name, setting.to_inputs()[name])
         self._answer({"runs": [one and one.to_dict() for one in self._screen], "problem": ""})
 
     def _answer(self, view: dict[str, Any]) -> None:
-        """Send the words with a number: the browser must draw new blocks even under the same words."""
+        """Send it with a number: the browser must draw new actions even under the same words."""
         self._answers += 1
         missing = self._setting.missing(self._families.values())
         self.view = {**view, "missing": missing, "stamp": self.stamp, "number": self._answers}

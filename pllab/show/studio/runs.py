@@ -123,8 +123,12 @@ class Shown:
         return idle_causes(self.schedule, self.timeline, self.costs) if self.measured else ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The data for the browser apart from the actions."""
+        """The data for the browser: words, numbers, and the columns as `readActions` in actions.js reads them.
+
+        They are float32: seven digits are enough to draw.
+        """
         return {
+            "actions": self.columns.astype("<f4").tobytes(),
             "name": self.name,
             "engine": self.engine_words,
             "is_measured": self.engine != "simulated",
@@ -145,13 +149,6 @@ class Screen(NamedTuple):
     main: Shown
     compared: Shown | None = None
     measured: Shown | None = None
-
-    def to_bytes(self) -> list[bytes]:
-        """The actions of the three runs, as `readActions` in actions.js reads them.
-
-        Numbers are float32: seven digits are enough to draw.
-        """
-        return [one.columns.astype("<f4").tobytes() if one else b"" for one in self]
 
 
 @collector_paused()
