@@ -454,13 +454,6 @@ def test_all_ranks_and_the_limit_share_one_axis_of_memory(editor):
         assert ScheduleEditor(gpipe(2, 3), memory_limit=limit).view["most"] == 3
 
 
-def test_the_unit_of_memory_is_named_where_a_rank_has_several_stages():
-    editor = ScheduleEditor(interleaved(2, 4), memory_limit=3)
-    assert editor.view["summary"] == "4 micro-batches on 2 ranks, memory limit 3 micro-batches of 2 stages"
-    assert editor.view["verdict"][0].endswith("no rank holds more than 3 micro-batches of 2 stages.")
-    assert "Memory, in micro-batches of 2 stages: rank 0 holds 2.5 of 3" in editor.static().alt
-
-
 # Picture and state
 
 

@@ -57,7 +57,6 @@ def view_of(judgement: Judgement, name: str, before: float | None, run: Timeline
     return {
         "title": name,
         "summary": _title_of(whole, rules.memory_limit),
-        "counted": _counted_in(whole),
         "rows": rows,
         "digits": labels.digits,
         "end": end,
@@ -137,24 +136,17 @@ def _measured(predicted: Timeline | None, run: Timeline | None) -> tuple[Timelin
 
 
 def _title_of(whole: Schedule, limit: float | None) -> str:
-    """`8 micro-batches on 4 ranks, memory limit 4`; the unit of the limit is named if ranks have several stages."""
-    unit = f" {_counted_in(whole)}" if whole.stages_per_rank != 1 else ""
-    under = "" if limit is None else f", memory limit {write_number(limit)}{unit}"
+    """`8 micro-batches on 4 ranks, memory limit 4`."""
+    under = "" if limit is None else f", memory limit {write_number(limit)}"
     return f"{count_of(whole.num_microbatches, 'micro-batch')} on {count_of(whole.num_ranks, 'rank')}{under}"
-
-
-def _counted_in(whole: Schedule) -> str:
-    """The unit of memory: `micro-batches`, or `micro-batches of 2 stages` if a rank has two."""
-    stages = whole.stages_per_rank
-    return "micro-batches" if stages == 1 else f"micro-batches of {write_number(stages)} stages"
 
 
 def _verdict_of(judgement: Judgement) -> list[str]:
     """The problems as sentences, or one sentence that says there are none."""
     if judgement.problems:
         return [sentence_of(problem.sentence, judgement.whole) for problem in judgement.problems]
-    limit, unit = judgement.rules.memory_limit, _counted_in(judgement.whole)
-    under = "" if limit is None else f", and no rank holds more than {write_number(limit)} {unit}"
+    limit = judgement.rules.memory_limit
+    under = "" if limit is None else f", and no rank holds more than {count_of(limit, 'micro-batch')}"
     if judgement.position.is_complete:
         return [f"Legal: every action can run in this order{under}."]
     if not any(judgement.ready):
@@ -230,5 +222,5 @@ def summary_of(view: dict[str, Any]) -> str:
         unscored = "not yet complete" if view["is_legal"] else "no score while illegal"
         parts.append(f"{view['score'] or unscored}; {view['par']}.")
     held = [f"rank {rank} {row['held']}" for rank, row in enumerate(view["rows"])]
-    parts.append(f"Memory, in {view['counted']}: {', '.join(held)}.")
+    parts.append(f"Memory, in micro-batches: {', '.join(held)}.")
     return " ".join([*parts, *([view["measured"]] if view["measured"] else [])])

@@ -13,7 +13,7 @@ import traitlets
 from pllab.schedule import Held, Kind, Schedule
 from pllab.show.figures import Figure
 from pllab.show.studio.export import to_page, values_of
-from pllab.show.studio.runs import KINDS, Shown
+from pllab.show.studio.runs import KINDS, Shown, describe_studio, draw_studio
 from pllab.show.studio.settings import (
     FAMILIES,
     MOST_MICROBATCHES,
@@ -25,7 +25,6 @@ from pllab.show.studio.settings import (
     family_of_schedule,
     handed_out,
 )
-from pllab.show.studio.studio_picture import describe_studio, draw_studio
 from pllab.show.widget import Run, Widget, check_run, measure, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
