@@ -96,23 +96,6 @@ class Panel:
     per_second: float
     second_pt: float
 
-    @property
-    def least(self) -> float:
-        """The shortest box that has an outline, in the unit of the axes."""
-        return _LEAST_PT / self.second_pt * self.per_second
-
-    def boxes(self, band: Band) -> list[Box]:
-        """The spans as boxes."""
-        return [
-            Box(
-                (span.start * self.per_second, span.duration * self.per_second),
-                self.strip(span.rank, span.action.kind, band),
-                str(span.action.kind),
-                self.labels.is_later(span),
-            )
-            for span in self.timeline.spans
-        ]
-
     def strip(self, rank: int, kind: str, band: Band) -> Band:
         """Top and height of the boxes of a rank; with communication, that has a strip below the work."""
         top, height = rank + band[0], band[1]
@@ -162,7 +145,16 @@ def draw_idle_times(panel: Panel, band: Band = _BAND, write: Callable[[float], s
 
 def draw_spans(panel: Panel, band: Band = _BAND) -> None:
     """The work of each rank as boxes with labels."""
-    draw_work(panel.axes, panel.boxes(band), BAR_IN / panel.row_in, panel.least)
+    boxes = [
+        Box(
+            (span.start * panel.per_second, span.duration * panel.per_second),
+            panel.strip(span.rank, span.action.kind, band),
+            str(span.action.kind),
+            panel.labels.is_later(span),
+        )
+        for span in panel.timeline.spans
+    ]
+    draw_work(panel.axes, boxes, BAR_IN / panel.row_in, _LEAST_PT / panel.second_pt * panel.per_second)
     for rank in range(panel.timeline.num_ranks):
         for span, free_s in _uncovered(panel.timeline.of_rank(rank)):
             middle, room = panel.place(panel.strip(rank, span.action.kind, band), span.start, free_s)

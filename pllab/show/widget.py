@@ -57,10 +57,9 @@ class Widget(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """Add the static twin, which GitHub and an HTML export show in place of the widget."""
-        bundle = super()._repr_mimebundle_(**options)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        data, metadata = super()._repr_mimebundle_(**options) or ({}, {})
         with suppress(ModuleNotFoundError):  # without matplotlib the widget itself works all the same
-            data = {**(data or {}), **self.static()._repr_mimebundle_()}
+            data = {**data, **self.static()._repr_mimebundle_()}
         return data, metadata
 
 

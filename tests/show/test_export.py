@@ -56,7 +56,7 @@ def test_a_hand_out_promises_a_run_only_if_it_has_one():
         studio.family, studio.with_run = family, with_run
         values, runs, _ = unpacked(studio.export_html())
         own = {"family": "mine", "num_ranks": 3, "num_microbatches": 4}
-        assert values["options"]["tour"][-1]["run"] == (own if with_run else None)
+        assert values["options"]["own"] == (own if with_run else None)
         assert ("measured" in runs) is with_run
 
 

@@ -14,8 +14,7 @@ import traitlets
 from pllab.arguments import is_number, require
 from pllab.schedule import Action, Kind, Schedule
 from pllab.schedule.legality import check_memory_limit
-from pllab.show.editor.board import label_in, outcome_of, sentence_of, summary_of, view_of
-from pllab.show.editor.board_picture import draw_board
+from pllab.show.editor.board import draw_board, label_in, outcome_of, sentence_of, summary_of, view_of
 from pllab.show.editor.positions import BoardRules, Position, halves_of, judge, merge, move, place_of, split
 from pllab.show.figures import Figure
 from pllab.show.theme import ENGINE_LABELS, write_number

@@ -129,7 +129,8 @@ class BubbleStudio(Widget):
                 {"name": one.name, "story": STORIES.get(one.name, ""), "is_own": one.sizes is not None}
                 for one in self._families.values()
             ],
-            "tour": [*({"title": name, "family": name} for name in TOUR), self._own_stop(self._measured)],
+            "tour": TOUR,
+            "own": self._own_run(self._measured),
             "ranks": [*range(1, 9), 12, 16, 24, 32, 48, MOST_RANKS],
             "microbatches": [*range(1, 9), *(n << k for k in range(6) for n in (10, 12, 14, 16)), MOST_MICROBATCHES],
             "in_ms": max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) < 1,
@@ -138,11 +139,10 @@ class BubbleStudio(Widget):
             "still": False,
         }
 
-    def _own_stop(self, measured: Shown | None) -> dict[str, Any]:
-        """The last stop of the tour: the measured run on screen, if there is one."""
+    def _own_run(self, measured: Shown | None) -> dict[str, Any] | None:
+        """What the last stop of the tour shows: the measured run on screen, if there is one."""
         inputs = self._setting.to_inputs()
-        sizes = {name: inputs[name] for name in ("family", "num_ranks", "num_microbatches")}
-        return {"title": "your own run", "run": sizes if measured else None}
+        return {name: inputs[name] for name in ("family", "num_ranks", "num_microbatches")} if measured else None
 
     @property
     def schedule(self) -> Schedule:
@@ -174,8 +174,8 @@ class BubbleStudio(Widget):
         pages = handed_out(setting, self._families.values(), ranks, microbatches)
         if self._screen.measured:
             pages["measured"] = self._screen.measured
-        tour = [*self.options["tour"][:-1], self._own_stop(self._screen.measured)]
-        options = {"ranks": ranks, "microbatches": microbatches, "still": True, "can_run": False, "tour": tour}
+        own = self._own_run(self._screen.measured)
+        options = {"ranks": ranks, "microbatches": microbatches, "still": True, "can_run": False, "own": own}
         changes = {"options": self.options | options, "view": {"stamp": 0}}
         values = values_of(self, **setting.to_inputs(), **changes, projector=True)
         title, alt = self._screen.main.title, describe_studio(self._screen)
