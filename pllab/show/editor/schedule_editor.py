@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import traitlets
 
-from pllab.arguments import is_number, require
+from pllab.arguments import require
 from pllab.schedule import Action, Kind, Schedule
 from pllab.schedule.legality import check_memory_limit
 from pllab.show.editor.board import draw_board, label_in, outcome_of, sentence_of, summary_of, view_of
@@ -45,7 +45,7 @@ class ScheduleEditor(Widget):
         projector: whether the editor fills the window, for a lecture.
 
     Raises:
-        ValueError: `memory_limit` or `par` is no number.
+        ValueError: `memory_limit` is no number.
     """
 
     _esm, _css = sources_of(__file__, "view.js", "boxes.js", "editor/dragging.js")
@@ -65,8 +65,6 @@ class ScheduleEditor(Widget):
         projector: bool = False,
     ) -> None:
         check_memory_limit(memory_limit)
-        is_fine = par is None or (is_number(par) and math.isfinite(par))
-        require(is_fine, f"par is {par!r}; give the makespan to reach, a number, or None")
         limit = None if memory_limit == math.inf else memory_limit  # as JSON has no infinity
         self._rules = BoardRules(costs or Costs(), limit, par)
         self._run = run

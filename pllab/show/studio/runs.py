@@ -62,14 +62,9 @@ class Shown:
         return _measured(self.timeline) if self.measured else _predicted(self.schedule, self.costs)
 
     @cached_property
-    def makespan(self) -> float:
-        """Seconds from the first start to the last end."""
-        return float(self.columns[5].max())
-
-    @cached_property
     def step(self) -> Measure:
         """The bubble of one step that ends at a barrier: idle until the slowest rank is done counts."""
-        return self._measure([(0.0, self.makespan)] * self.schedule.num_ranks)
+        return self._measure([(0.0, float(self.columns[5].max()))] * self.schedule.num_ranks)
 
     @cached_property
     def steady(self) -> Measure:

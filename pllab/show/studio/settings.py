@@ -205,11 +205,10 @@ class Setting:
         """All runs to draw; a measured run while its schedule is on screen, with its costs if its stages slept."""
         main = self.shown(self.family)
         compared = self.shown(self.compare) if self.compare else None
-        if not self.with_run or measured is None or measured.schedule != main.schedule:
-            return Screen(main, compared)
-        if measured.engine != "real" and measured.costs != main.costs:
-            return Screen(main, compared)
-        return Screen(main, compared, replace(main, measured=measured.measured, note=measured.note))
+        if measured and self.with_run and measured.schedule == main.schedule:
+            if measured.engine == "real" or measured.costs == main.costs:
+                return Screen(main, compared, replace(main, measured=measured.measured, note=measured.note))
+        return Screen(main, compared)
 
 
 def handed_out(
