@@ -21,7 +21,6 @@ _SMALL_PT = 8.0  # 11 pixels at 100 dots per inch, the smallest that reads well
 IDLE: dict[str, Any] = {"facecolor": LIGHT.idle, "edgecolor": LIGHT.idle_stripe, "hatch": "///", "linewidth": 0}
 Range = tuple[float, float]  # start and length
 Band = tuple[float, float]  # top and height
-Paint = tuple[str, str] | None  # fill and outline
 
 
 class Box(NamedTuple):
@@ -86,21 +85,20 @@ def draw_idle(axes: Axes, run: Range, band: Band) -> None:
     axes.broken_barh([run], band, **IDLE)
 
 
-def draw_work(axes: Axes, boxes: Iterable[Box], bar: float = 0.0, least: float = 0.0, paint: Paint = None) -> None:
+def draw_work(axes: Axes, boxes: Iterable[Box], bar: float = 0.0, least: float = 0.0) -> None:
     """Boxes of work in an axes whose rows grow downwards.
 
-    `bar` is the height of the bar in units of the axes. A box that is shorter than `least` has no
-    outline. With `paint`, a fill and an outline, all boxes look alike: so the steps before and after are drawn.
+    `bar` is the height of the bar in units of the axes. A box that is shorter than `least` has no outline.
     """
     from matplotlib.collections import PolyCollection
 
     parts = []
     for (start, length), (top, height), kind, is_later in boxes:
-        fill, line = paint or (LIGHT.fill_of(kind, is_later), LIGHT.outline_of(kind))
+        fill, line = LIGHT.fill_of(kind, is_later), LIGHT.outline_of(kind)
         is_wide = length >= least
         parts.append(((start, length), (top, height), fill, line, _LINE_PT if is_wide else 0.0))
         edge = {"F": top, "B": top + height - bar, "I": top + height - bar}.get(kind)
-        if edge is not None and bar and is_wide and not paint:
+        if edge is not None and bar and is_wide:
             parts.append(((start, length), (edge, bar), line, line, 0.0))
     strokes = [[part] for part in parts] if len(parts) <= _MOST_STROKES else [parts]
     for stroke in strokes:
@@ -125,7 +123,7 @@ def draw_held(axes: Axes, times: Sequence[float], tops: Sequence[float], floor: 
     axes.hlines(limit, times[0], times[-1], color=LIGHT.over, linestyle=":", linewidth=1.0, alpha=opacity)
 
 
-def write_idle(axes: Axes, middle: tuple[float, float], words: str, room_pt: tuple[float, float]) -> None:
+def write_idle(axes: Axes, middle: tuple[float, float], room_pt: tuple[float, float], words: str) -> None:
     """`idle 60 ms` on a slab, `60 ms` on a short one, nothing on a shorter one."""
     for text in (f"idle {words}", words):
         if room_pt[0] >= _LETTER_PT * _SMALL_PT * len(text) + 6 and room_pt[1] >= 1.1 * _SMALL_PT:

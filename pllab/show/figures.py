@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pllab.arguments import require
 from pllab.show.theme import IN_THE_DARK, INK, LIGHT, PANEL, matplotlib_style, mix
 
 if TYPE_CHECKING:
@@ -56,15 +55,13 @@ class Figure:
         return self._render("svg").decode()
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to `path`, as PNG or SVG by its suffix, and return the path.
+        """Write the picture to `path`, in the format of its suffix, `.png`, `.svg`, `.pdf` and so on; return the path.
 
         Raises:
-            ValueError: the suffix is neither `.png` nor `.svg`.
+            ValueError: matplotlib writes no such format.
         """
         path = Path(path)
-        kind = path.suffix.lower()
-        require(kind in (".png", ".svg"), f"cannot save a figure as {path.name!r}; end the name in .png or .svg")
-        path.write_bytes(self.png if kind == ".png" else self.svg.encode())
+        path.write_bytes(self._render(path.suffix[1:]))
         return path
 
     def to_html(self) -> str:
@@ -84,7 +81,7 @@ class Figure:
         import matplotlib
 
         buffer = io.BytesIO()
-        metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+        metadata = {"Software": None} if kind == "png" else {}
         with matplotlib.rc_context(matplotlib_style()):
             self.canvas.savefig(buffer, format=kind, dpi=DPI, bbox_inches="tight", metadata=metadata)
         return buffer.getvalue()

@@ -128,7 +128,6 @@ def matplotlib_style() -> dict[Any, Any]:
         "xtick.color": INK,
         "ytick.color": INK,
         "svg.fonttype": "none",
-        "svg.hashsalt": "pllab",
     }
 
 

@@ -4,7 +4,7 @@ Several timelines share one time axis, each starting at zero, so a prediction ca
 and text alternatives use these words, and other pictures of schedules use this time axis.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -14,6 +14,7 @@ from pllab.show.boxes import (
     Band,
     Box,
     Labels,
+    draw_held,
     draw_idle,
     draw_legend,
     draw_work,
@@ -32,6 +33,8 @@ _WIRED_ROW_IN = 0.58  # a row with a strip for communication below the work
 _HEAD_IN = 0.42  # room above a timeline for its label
 _FOOT_IN = 1.08  # room below the last one for the axis and the legend
 _BAND = (-0.4, 0.8)  # of the boxes: from the middle of their row of height 1 up, and their height
+ABOVE_MEMORY = (-0.46, 0.56)  # the same above what a rank holds
+_FLOOR, _HELD = 0.46, 0.3  # of that: its foot in the row, and its height
 _WIRE = 0.4  # share of the strip for communication, where there is any
 _LEAST_PT = 4.0  # a box that is narrower has no outline
 
@@ -72,9 +75,10 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
         row_in = _WIRED_ROW_IN if Labels.of(one).wired else _ROW_IN
         shown.append((_label(one, name), one.from_zero(), row_in))
         told.append(f"{name}, {describe_timeline(one)}" if name else describe_timeline(one))
-    with panels(shown, (0.0, max(one.makespan for one in timelines))) as (fig, drawn):
+    with panels(shown) as (fig, drawn):
         for panel in drawn:
-            draw_run(panel)
+            draw_idle_times(panel)
+            draw_spans(panel)
         return figure(fig, "; ".join(told))
 
 
@@ -92,23 +96,6 @@ class Panel:
     per_second: float
     second_pt: float
 
-    @property
-    def least(self) -> float:
-        """The shortest box that has an outline, in the unit of the axes."""
-        return _LEAST_PT / self.second_pt * self.per_second
-
-    def boxes(self, band: Band, by_s: float = 0.0) -> list[Box]:
-        """The spans as boxes, moved by some seconds."""
-        return [
-            Box(
-                ((span.start + by_s) * self.per_second, span.duration * self.per_second),
-                self.strip(span.rank, span.action.kind, band),
-                str(span.action.kind),
-                self.labels.is_later(span),
-            )
-            for span in self.timeline.spans
-        ]
-
     def strip(self, rank: int, kind: str, band: Band) -> Band:
         """Top and height of the boxes of a rank; with communication, that has a strip below the work."""
         top, height = rank + band[0], band[1]
@@ -123,12 +110,13 @@ class Panel:
 
 
 @contextmanager
-def panels(
-    shown: Sequence[tuple[str, Timeline, float]], seconds: tuple[float, float]
-) -> Iterator[tuple[Canvas, list[Panel]]]:
-    """Panels below each other on one time axis, with a legend: a title, a timeline and the inches of a row each."""
-    start, end = seconds if seconds[1] > 0 else (0.0, 1e-3)
-    unit, per_second = ("s", 1.0) if end >= 1 else ("ms", 1e3)
+def panels(shown: Sequence[tuple[str, Timeline, float]], axis_name: str = "") -> Iterator[tuple[Canvas, list[Panel]]]:
+    """Panels below each other on one time axis, with a legend: a title, a timeline and the inches of a row each.
+
+    `axis_name` names the axis where times are in another unit than seconds.
+    """
+    end = max(one.makespan for _, one, _ in shown) or 1.0
+    unit, per_second = ("s", 1.0) if end >= 1 or axis_name else ("ms", 1e3)
     total = _FOOT_IN + sum(one.num_ranks * row_in + _HEAD_IN for _, one, row_in in shown)
     with drawing(_WIDTH_IN, total) as fig:
         drawn, top = [], total
@@ -137,33 +125,51 @@ def panels(
             top -= _HEAD_IN + high
             axes = fig.add_axes((_LEFT, top / total, _SHARE, high / total))
             _name_ranks(axes, title, timeline.num_ranks)
-            axes.set_xlim(start * per_second, end * per_second)
-            second_pt = _WIDTH_IN * _SHARE * 72 / (end - start)
+            axes.set_xlim(0, end * per_second)
+            second_pt = _WIDTH_IN * _SHARE * 72 / end
             drawn.append(Panel(axes, timeline, Labels.of(timeline), row_in, per_second, second_pt))
-        _show_time_axis(drawn[-1].axes, unit)
+        _show_time_axis(drawn[-1].axes, axis_name or f"time ({unit})")
         kinds = (str(span.action.kind) for _, one, _ in shown for span in one.spans)
         draw_legend(fig, kinds, any(panel.labels.staged for panel in drawn))
         yield fig, drawn
 
 
-def draw_run(panel: Panel, band: Band = _BAND, window: tuple[float, float] | None = None) -> None:
-    """A slab of idle time for each rank, and its work on top, with labels.
+def draw_idle_times(panel: Panel, band: Band = _BAND, write: Callable[[float], str] = write_seconds) -> None:
+    """A slab of idle time for each rank, which work then covers. `band` is where boxes are in a row of height 1."""
+    for rank in range(panel.timeline.num_ranks):
+        strip = panel.strip(rank, "", band)
+        draw_idle(panel.axes, (0, panel.timeline.makespan * panel.per_second), strip)
+        for start, end, _ in panel.timeline.idle_times(rank):
+            write_idle(panel.axes, *panel.place(strip, start, end - start), write(end - start))
 
-    `band` is where boxes are in a row of height 1. With a `window`, from when to when, other steps run before and
-    after, and how long a slab is stays unwritten.
-    """
-    axes, timeline, labels, scale = panel.axes, panel.timeline, panel.labels, panel.per_second
-    low, high = window or (0.0, timeline.makespan)
-    for rank in range(timeline.num_ranks):
-        draw_idle(axes, (low * scale, (high - low) * scale), panel.strip(rank, "", band))
-    draw_work(axes, panel.boxes(band), BAR_IN / panel.row_in, panel.least)
-    for rank in range(timeline.num_ranks):
-        for span, free_s in _uncovered(timeline.of_rank(rank)):
+
+def draw_spans(panel: Panel, band: Band = _BAND) -> None:
+    """The work of each rank as boxes with labels."""
+    boxes = [
+        Box(
+            (span.start * panel.per_second, span.duration * panel.per_second),
+            panel.strip(span.rank, span.action.kind, band),
+            str(span.action.kind),
+            panel.labels.is_later(span),
+        )
+        for span in panel.timeline.spans
+    ]
+    draw_work(panel.axes, boxes, BAR_IN / panel.row_in, _LEAST_PT / panel.second_pt * panel.per_second)
+    for rank in range(panel.timeline.num_ranks):
+        for span, free_s in _uncovered(panel.timeline.of_rank(rank)):
             middle, room = panel.place(panel.strip(rank, span.action.kind, band), span.start, free_s)
-            write_label(axes, middle, label_of(span.action, labels.staged), room, labels.digits)
-        for start, end, _ in () if window else timeline.idle_times(rank):
-            middle, room = panel.place(panel.strip(rank, "", band), start, end - start)
-            write_idle(axes, middle, write_seconds(end - start), room)
+            write_label(panel.axes, middle, label_of(span.action, panel.labels.staged), room, panel.labels.digits)
+
+
+def draw_memory(panel: Panel, stages_per_rank: float, most: float, limit: float | None = None) -> None:
+    """Below each row the staircase of what its rank holds, up to `most` micro-batches on all its stages."""
+    high = _HELD / most
+    for rank in range(panel.timeline.num_ranks):
+        floor = rank + _FLOOR
+        steps = dict([(0.0, 0.0), *panel.timeline.held_over_time(rank), (panel.timeline.makespan, 0.0)])
+        tops = [floor - high * count / stages_per_rank for count in steps.values()]
+        times = [time * panel.per_second for time in steps]
+        draw_held(panel.axes, times, tops, floor, None if limit is None else floor - high * limit)
 
 
 def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
@@ -185,14 +191,14 @@ def _name_ranks(axes: Axes, title: str, num_ranks: int) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _show_time_axis(axes: Axes, unit: str) -> None:
+def _show_time_axis(axes: Axes, name: str) -> None:
     """Round times below the lowest panel."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins=9, steps=[1, 2, 2.5, 5, 10]))
     axes.tick_params(axis="x", length=4)
     axes.spines["bottom"].set_visible(True)
-    axes.set_xlabel(f"time ({unit})")
+    axes.set_xlabel(name)
 
 
 def _label(timeline: Timeline, name: str) -> str:

@@ -48,6 +48,7 @@ class Widget(anywidget.AnyWidget):
     """An anywidget with the palette and a static twin: `.static()` is the figure of what it shows."""
 
     theme = traitlets.Dict(as_json(), read_only=True).tag(sync=True)
+    timeout_s = 60.0  # of a run that the widget starts
     projector = traitlets.Bool(False, help="whether the widget fills the window, for a lecture").tag(sync=True)
 
     def static(self) -> Figure:
@@ -56,10 +57,9 @@ class Widget(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """Add the static twin, which GitHub and an HTML export show in place of the widget."""
-        bundle = super()._repr_mimebundle_(**options)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        data, metadata = super()._repr_mimebundle_(**options) or ({}, {})
         with suppress(ModuleNotFoundError):  # without matplotlib the widget itself works all the same
-            data = {**(data or {}), **self.static()._repr_mimebundle_()}
+            data = {**data, **self.static()._repr_mimebundle_()}
         return data, metadata
 
 
@@ -85,7 +85,7 @@ def measure(run: Run, schedule: Schedule, costs: Costs, timeout_s: float) -> Tim
     thread.start()
     thread.join(timeout_s)
     if thread.is_alive():
-        raise TimeoutError(f"the run has not answered in {timeout_s:g} s; give it less to do or a longer timeout_s")
+        raise TimeoutError(f"the run has not answered in {timeout_s:g} s; give it less to do, or set timeout_s")
     timeline = answer.result()
     check_run(schedule, timeline)
     return timeline

@@ -18,8 +18,12 @@ both_schemes = pytest.mark.parametrize(
 # The part of anywidget's model that widgets use, with what ipywidgets does: one message in flight, and what changes
 # meanwhile is merged into the next.
 MODEL = """
-const read = (value) => value?.base64 === undefined ? value
-  : new DataView(Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0)).buffer);
+const read = (value) => {
+  if (value === null || typeof value !== "object") return value;
+  if ("base64" in value) return new DataView(Uint8Array.from(atob(value.base64), (one) => one.charCodeAt(0)).buffer);
+  for (const [name, one] of Object.entries(value)) value[name] = read(one);
+  return value;
+};
 class Model {
   state = {};
   listeners = {};

@@ -106,7 +106,7 @@ def write_notebook(path: Path, cells: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def jupyterlab(notebooks: list[Path], home: Path, theme: str = "JupyterLab Light") -> Iterator[Lab]:
+def jupyterlab(notebooks: list[Path], home: Path) -> Iterator[Lab]:
     """Serve copies of the notebooks from `home`, where the server writes too; only its sockets need a shorter path."""
     folder = home / "notebooks"
     folder.mkdir(parents=True)
@@ -114,7 +114,7 @@ def jupyterlab(notebooks: list[Path], home: Path, theme: str = "JupyterLab Light
     log = home / "server.log"
     command = [sys.executable, "-m", "jupyterlab", *FLAGS, f"--ServerApp.root_dir={folder}"]
     with log.open("wb") as output, tempfile.TemporaryDirectory(prefix="lab-") as runtime:
-        environment = _environment(home, token, theme) | {"JUPYTER_RUNTIME_DIR": runtime}
+        environment = _environment(home, token) | {"JUPYTER_RUNTIME_DIR": runtime}
         server = psutil.Popen(command, cwd=home, env=environment, stdout=output, stderr=output)
         try:
             url = _wait_for_url(server, Path(runtime), token, log)
@@ -128,10 +128,10 @@ def jupyterlab(notebooks: list[Path], home: Path, theme: str = "JupyterLab Light
                 _expect_no_strays(family)
 
 
-def _environment(home: Path, token: str, theme: str) -> dict[str, str]:
+def _environment(home: Path, token: str) -> dict[str, str]:
     """The user's environment without the user: a home and settings of our own."""
     settings = home / "config/lab/user-settings/@jupyterlab"
-    for plugin, content in {**SETTINGS, "apputils-extension/themes": {"theme": theme}}.items():
+    for plugin, content in SETTINGS.items():
         path = settings / f"{plugin}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))

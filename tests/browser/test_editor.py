@@ -320,7 +320,6 @@ def test_later_stages_are_pale_and_too_much_held_and_idle_time_stand_out(page):
     root = bench.mount(page, show.ScheduleEditor(interleaved(2, 4), memory_limit=2))
     expect(root.get_by_role("button", name="Run it")).to_be_hidden()
     expect(root.locator(".pl-score")).to_be_hidden()  # without a par
-    expect(root.locator(".pl-of-held")).to_have_text("micro-batches of 2 stages held")
     expect(root.locator(".pl-head").first).to_contain_text("holds 2.5 of 2: too many")
     expect(root.locator(".pl-memory.pl-over")).to_have_count(1)
     fills = {name: bench.ground_of(block(root, name)) for name in ("0F0", "2F0", "0B0", "2B0")}

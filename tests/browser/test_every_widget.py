@@ -38,13 +38,6 @@ def test_it_wears_the_scheme_of_the_page_and_axe_finds_nothing(chromium_page, na
         assert bench.findings(chromium_page) == []
 
 
-def test_axe_would_find_a_control_without_a_name_and_grey_on_grey(chromium_page):
-    root = bench.mount(chromium_page, SCENES["TimelinePlayer"].widget())
-    root.locator("button").first.evaluate("node => { node.textContent = ''; }")
-    root.locator(".pl-title").evaluate("node => { node.style.color = '#bbb'; }")
-    assert [line.partition(":")[0] for line in bench.findings(chromium_page)] == ["button-name", "color-contrast"]
-
-
 @pytest.mark.parametrize("name", SCENES)
 def test_keys_are_the_widgets_only_while_it_has_the_focus(chromium_page, name):
     scene = SCENES[name]

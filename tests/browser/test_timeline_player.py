@@ -96,20 +96,6 @@ def test_space_plays_to_the_end_without_a_flood_of_announcements(own_page, timel
     expect(player.get_by_role("button", name="Play")).to_be_visible()
 
 
-def test_reduced_motion_plays_in_jumps(own_page, timeline):
-    own_page.emulate_media(reduced_motion="reduce")
-    own_page.clock.install()
-    player = bench.mount(own_page, show.TimelinePlayer(timeline))
-    player.get_by_role("button", name="Play").click()
-    before = player.locator(".pl-cursor").get_attribute("transform")
-    own_page.clock.run_for(700)
-    assert player.locator(".pl-cursor").get_attribute("transform") == before
-    own_page.clock.run_for(400)
-    expect(player.locator(".pl-live")).to_have_text(AT_100)
-    own_page.clock.run_for(3_000)
-    expect(player.locator(".pl-live")).to_have_text(AT_END)
-
-
 @pytest.mark.parametrize(("size", "width", "height"), [((4, 8), 1920, 1080), ((8, 16), 1280, 720)])
 def test_from_afar_the_picture_is_large_and_nothing_moves_as_it_plays(chromium_page, size, width, height):
     chromium_page.set_viewport_size({"width": width, "height": height})

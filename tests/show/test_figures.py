@@ -1,6 +1,7 @@
 """A figure is a picture and a sentence, never one without the other."""
 
 import base64
+import io
 import re
 
 import pytest
@@ -27,18 +28,16 @@ def test_html_holds_the_png_and_escapes_the_sentence():
     assert shown.png.startswith(b"\x89PNG")
 
 
-def test_the_same_figure_gives_the_same_bytes(tmp_path):
+def test_the_same_figure_gives_the_same_bytes():
     assert figure(canvas(), "a line").png == figure(canvas(), "a line").png
-    first = figure(canvas(), "a line").save(tmp_path / "one.svg").read_bytes()
-    assert first == figure(canvas(), "a line").save(tmp_path / "two.svg").read_bytes()
 
 
 def test_save_by_suffix(tmp_path):
     shown = figure(canvas(), "a line")
-    assert shown.save(tmp_path / "line.png").read_bytes() == shown.png
-    assert b"<svg" in shown.save(str(tmp_path / "line.SVG")).read_bytes()
-    with pytest.raises(ValueError, match="line.pdf"):
-        shown.save(tmp_path / "line.pdf")
+    for suffix, begin in ((".png", b"\x89PNG"), (".SVG", b"<?xml"), (".pdf", b"%PDF")):
+        assert shown.save(tmp_path / f"line{suffix}").read_bytes().startswith(begin)
+    with pytest.raises(ValueError, match="'docx' is not supported"):
+        shown.save(str(tmp_path / "line.docx"))
 
 
 def test_pyplot_keeps_nothing():
@@ -53,7 +52,7 @@ def test_pyplot_keeps_nothing():
     assert pyplot.get_fignums() == before
 
 
-def test_few_colours_are_enough_for_ours(tmp_path):
+def test_few_colours_are_enough_for_ours():
     """Every colour of the palette comes out of the file as it went in, to the eye."""
     from PIL import Image
 
@@ -64,7 +63,7 @@ def test_few_colours_are_enough_for_ours(tmp_path):
     colours = [LIGHT.idle, *map(LIGHT.fill_of, LIGHT.hues), *LIGHT.outlines.values()]
     axes.barh([0] * len(colours), 1, left=range(len(colours)), color=colours)
     axes.set_axis_off()
-    with Image.open(figure(fig, "all colours").save(tmp_path / "all.png")) as image:
+    with Image.open(io.BytesIO(figure(fig, "all colours").png)) as image:
         seen = {colour for _, colour in image.convert("RGB").getcolors(100_000)}
     for colour in colours:
         wanted = tuple(bytes.fromhex(colour.lstrip("#")))

@@ -153,9 +153,9 @@ def test_emulated_runs_stay_when_a_family_was_only_visited():
     studio = show.BubbleStudio("1F1B", 2, 8, costs, measured=recorded(run, "emulated"))
     assert studio.timeline.makespan == pytest.approx(30.42) == run.makespan
     studio.family = "interleaved 1F1B"
-    assert not studio.measured
+    assert not studio.view["runs"][2]
     studio.family = "1F1B"
-    assert studio.measured
+    assert studio.view["runs"][2]
 
 
 # Measured runs and schedules of one's own
@@ -188,7 +188,7 @@ def test_a_run_of_another_schedule_is_refused(measured):
 def test_messages_and_optimizer_steps_are_no_actions_of_a_schedule():
     more = [Span(0, Action(0, Kind(kind), 0), 0.5, 0.6) for kind in "CU"]
     studio = show.BubbleStudio("1F1B", 4, 8, measured=Timeline.of([*OWN.spans, *more], "real"))
-    assert len(studio.measured) == 24 * 66
+    assert len(studio.view["runs"][2]["actions"]) == 24 * 66
 
 
 def test_a_schedule_is_a_family_of_its_own_with_three_stages_a_rank():
@@ -225,13 +225,13 @@ def test_the_name_in_the_menu_is_nobody_elses(name, shown):
 def test_its_sizes_cannot_be_moved_until_another_family_is_chosen():
     order = Schedule(zb_h1(4, 8).rows, "mine")
     studio = show.BubbleStudio(order)
-    picture = studio.actions
+    picture = studio.view["runs"]
     studio.num_ranks = 5
     assert studio.view["problem"] == (
         "mine is for 4 ranks, 8 micro-batches and not for 5 ranks, 8 micro-batches; "
         "choose another family to change them"
     )
-    assert (studio.schedule, studio.actions) == (order, picture)
+    assert (studio.schedule, studio.view["runs"]) == (order, picture)
     assert studio.timeline == simulate(studio.schedule, studio.costs)
     studio.family = "GPipe"
     assert (studio.view["problem"], studio.schedule.num_ranks) == ("", 5)

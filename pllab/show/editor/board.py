@@ -1,4 +1,4 @@
-"""Everything the editor shows, as plain data and words: the browser and the printed twin draw the same dictionary.
+"""Everything the editor shows: plain data and words for the browser, and the printed twin, which says the same.
 
 Each sentence is made from the numbers it names. An action is called what its block is called: `B0`, with its rank where
 that is not clear, or `2B0` where ranks have several stages.
@@ -10,10 +10,13 @@ from typing import Any
 from pllab.memory import is_over
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.boxes import Labels, data_of, label_of
-from pllab.show.editor.positions import BoardRules, Judgement, halves_of
-from pllab.show.theme import ENGINE_LABELS, NAMES, count_of, ticks_of, write_number, write_percent
+from pllab.show.editor.positions import Judgement, halves_of
+from pllab.show.figures import Figure, figure
+from pllab.show.theme import ENGINE_LABELS, LIGHT, NAMES, count_of, ticks_of, write_number, write_percent
+from pllab.show.timeline_picture import ABOVE_MEMORY, Panel, draw_idle_times, draw_memory, draw_spans, panels
 from pllab.timeline import ActionLike, Timeline
 
+_ROW_IN = 0.62
 _TIMES = "simulated time, in the unit of the costs"
 _NO_TIMES = "cannot run, so it has no times: rows without gaps; dashed arrows come from what must run first"
 _ACTION_NAMES = re.compile(r"(?P<at> at )?\b(?P<stage>\d+)(?P<block>[FBIW]\d+)\b(?P<on> on rank \d+)?")
@@ -42,24 +45,21 @@ def sentence_of(text: str, whole: Schedule) -> str:
     return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
 
 
-def view_of(
-    judgement: Judgement, rules: BoardRules, name: str, before: float | None, run: Timeline | None
-) -> dict[str, Any]:
+def view_of(judgement: Judgement, name: str, before: float | None, run: Timeline | None) -> dict[str, Any]:
     """The rows with blocks, measured blocks and memory; edges and marks; sentences; numbers; axis.
 
     Times are in the unit of the costs, also those of a measured run. `before` is the makespan of the order before.
     """
-    whole, timeline, makespan = judgement.whole, judgement.timeline, judgement.makespan
+    whole, timeline, rules = judgement.whole, judgement.timeline, judgement.rules
     measured, compared = _measured(timeline, run)
     labels = _labels_of(whole)
-    rows = [_row_of(judgement, rules, labels, rank, measured) for rank in range(whole.num_ranks)]
-    marks = _marks(judgement, rules, before)
+    rows = [_row_of(judgement, labels, rank, measured) for rank in range(whole.num_ranks)]
+    marks = _marks(judgement, before)
     drawn = [block["end"] for row in rows for block in (*row["blocks"], *row["measured"])]
     end = max([*drawn, *(mark["at"] for mark in marks)], default=0.0) or 1.0
     return {
         "title": name,
         "summary": _title_of(whole, rules.memory_limit),
-        "counted": _counted_in(whole),
         "rows": rows,
         "digits": labels.digits,
         "end": end,
@@ -69,9 +69,9 @@ def view_of(
         "edges": [[str(need), str(waiting)] for need, waiting in judgement.edges],
         "is_legal": judgement.is_legal,
         "has_times": timeline is not None,
-        "verdict": _verdict_of(judgement, rules.memory_limit),
+        "verdict": _verdict_of(judgement),
         "numbers": _numbers_of(judgement),
-        "score": _score_of(makespan, rules.par) if judgement.is_legal else "",
+        "score": _score_of(judgement.makespan, rules.par) if judgement.is_legal else "",
         "par": "" if rules.par is None else f"par {write_number(rules.par)}",
         "measured": compared,
         "most": max(1.0, rules.memory_limit or 0.0, *(row["peak"] for row in rows)),  # one axis for every rank
@@ -79,24 +79,22 @@ def view_of(
     }
 
 
-def _marks(judgement: Judgement, rules: BoardRules, before: float | None) -> list[dict[str, Any]]:
+def _marks(judgement: Judgement, before: float | None) -> list[dict[str, Any]]:
     """The moments to mark on the time axis, if there is one: par, and where the order before ended."""
     if judgement.timeline is None:
         return []
-    moments = {"par": rules.par, "before": None if before == judgement.makespan else before}
+    moments = {"par": judgement.rules.par, "before": None if before == judgement.makespan else before}
     return [
         {"at": at, "text": f"{what} {write_number(at)}", "look": what} for what, at in moments.items() if at is not None
     ]
 
 
-def _row_of(
-    judgement: Judgement, rules: BoardRules, labels: Labels, rank: int, measured: Timeline | None
-) -> dict[str, Any]:
+def _row_of(judgement: Judgement, labels: Labels, rank: int, measured: Timeline | None) -> dict[str, Any]:
     order, whole = judgement.position.board.rows[rank], judgement.whole
     spans = {span.action: span for span in judgement.drawn.of_rank(rank)}
     points = judgement.staircase(rank)
     peak = max((count for _, count in points), default=0.0)
-    limit = rules.memory_limit
+    limit = judgement.rules.memory_limit
     of_limit = "" if limit is None else f" of {write_number(limit)}" + (": too many" if is_over(peak, limit) else "")
     work = [span for span in measured.of_rank(rank) if span.action.kind != "C"] if measured else []
     return {
@@ -141,25 +139,17 @@ def _measured(predicted: Timeline | None, run: Timeline | None) -> tuple[Timelin
 
 
 def _title_of(whole: Schedule, limit: float | None) -> str:
-    """`8 micro-batches on 4 ranks, memory limit 4`; the unit of the limit is named if ranks have several stages."""
-    unit = f" {_counted_in(whole)}" if whole.stages_per_rank != 1 else ""
-    under = "" if limit is None else f", memory limit {write_number(limit)}{unit}"
+    """`8 micro-batches on 4 ranks, memory limit 4`."""
+    under = "" if limit is None else f", memory limit {write_number(limit)}"
     return f"{count_of(whole.num_microbatches, 'micro-batch')} on {count_of(whole.num_ranks, 'rank')}{under}"
 
 
-def _counted_in(whole: Schedule) -> str:
-    """The unit of memory: `micro-batches`, or `micro-batches of 2 stages` if a rank has two."""
-    stages = whole.stages_per_rank
-    return "micro-batches" if stages == 1 else f"micro-batches of {write_number(stages)} stages"
-
-
-def _verdict_of(judgement: Judgement, limit: float | None) -> list[str]:
+def _verdict_of(judgement: Judgement) -> list[str]:
     """The problems as sentences, or one sentence that says there are none."""
     if judgement.problems:
         return [sentence_of(problem.sentence, judgement.whole) for problem in judgement.problems]
-    under = (
-        "" if limit is None else f", and no rank holds more than {write_number(limit)} {_counted_in(judgement.whole)}"
-    )
+    limit = judgement.rules.memory_limit
+    under = "" if limit is None else f", and no rank holds more than {count_of(limit, 'micro-batch')}"
     if judgement.position.is_complete:
         return [f"Legal: every action can run in this order{under}."]
     if not any(judgement.ready):
@@ -235,5 +225,49 @@ def summary_of(view: dict[str, Any]) -> str:
         unscored = "not yet complete" if view["is_legal"] else "no score while illegal"
         parts.append(f"{view['score'] or unscored}; {view['par']}.")
     held = [f"rank {rank} {row['held']}" for rank, row in enumerate(view["rows"])]
-    parts.append(f"Memory, in {view['counted']}: {', '.join(held)}.")
+    parts.append(f"Memory, in micro-batches: {', '.join(held)}.")
     return " ".join([*parts, *([view["measured"]] if view["measured"] else [])])
+
+
+# On paper
+
+
+def draw_board(judgement: Judgement, view: dict[str, Any], run: Timeline | None, alt: str) -> Figure:
+    """Draw a judgement with the words of `view_of`: the blocks, the memory of each rank, and the measured run below."""
+    shown = [(_heading_of(view), judgement.drawn, _ROW_IN)]
+    if run:
+        shown.append((f"{ENGINE_LABELS[run.engine]}: makespan {write_number(run.makespan)}", run.from_zero(), _ROW_IN))
+    with panels(shown, view["axis"]) as (fig, [board, *measured]):
+        if view["has_times"]:
+            draw_idle_times(board, ABOVE_MEMORY, write_number)
+        else:
+            board.axes.set_xticks([])
+        draw_spans(board, ABOVE_MEMORY)
+        draw_memory(board, judgement.whole.stages_per_rank, view["most"], judgement.rules.memory_limit)
+        _draw_edges(board, judgement)
+        for panel in measured:
+            draw_idle_times(panel, write=write_number)
+            draw_spans(panel)
+        return figure(fig, alt)
+
+
+def _heading_of(view: dict[str, Any]) -> str:
+    outcome = f"{view['numbers'][0]}, engine simulated" if view["numbers"] else "cannot run"
+    parts = [outcome if view["is_legal"] else f"illegal, {outcome}", view["score"]]
+    return f"{view['title']}: {', '.join(filter(None, parts))}"
+
+
+def _draw_edges(board: Panel, judgement: Judgement) -> None:
+    """A dashed arrow from each action that must run first to the one that is too early."""
+    spans = {span.action: span for span in board.timeline.spans}
+    top, height = ABOVE_MEMORY
+    look = {"arrowstyle": "-|>", "linestyle": "--", "color": LIGHT.over, "linewidth": 2.2}
+    for pair in judgement.edges:
+        if not spans.keys() >= set(pair):
+            continue
+        ends = [spans[action] for action in pair]
+        (rank, x), (to_rank, to_x) = ((span.rank, (span.start + span.end) / 2) for span in ends)
+        start = (x, rank + top + (height if rank < to_rank else 0.0))
+        end = (to_x, to_rank + top + (height if to_rank < rank else 0.0))
+        bend = f"arc3,rad={0.35 if rank == to_rank else 0.1}"
+        board.axes.annotate("", xy=end, xytext=start, arrowprops={**look, "connectionstyle": bend})

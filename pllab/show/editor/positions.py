@@ -8,6 +8,7 @@ a better one. The judgement has everything that follows from an order: its probl
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import NamedTuple
 
 from pllab.memory import Held, is_over
 from pllab.schedule import Action, Kind, Problem, Schedule, ScheduleError, family_of, needs, problems, split_backwards
@@ -130,11 +131,10 @@ def _in_turn(action: Action) -> tuple[int, int, int, bool]:
 # Judgement
 
 
-@dataclass(frozen=True)
-class BoardRules:
+class BoardRules(NamedTuple):
     """The rules of a game, which stay the same while the order changes."""
 
-    costs: Costs = field(default_factory=Costs)
+    costs: Costs
     memory_limit: float | None = None
     par: float | None = None
 
@@ -149,6 +149,7 @@ class Judgement:
     """
 
     position: Position
+    rules: BoardRules
     whole: Schedule
     problems: tuple[Problem, ...]
     edges: tuple[tuple[Action, Action], ...]
@@ -193,7 +194,7 @@ def judge(position: Position, rules: BoardRules) -> Judgement:
     drawn = timeline or _only(_in_row_order(whole, rules.costs), placed)
     path = {step.span.action for step in critical_steps(whole, timeline)} if timeline else set()
     ready = tuple(tuple(_ready(position, whole, rank, rules)) for rank in range(whole.num_ranks))
-    return Judgement(position, whole, wrong, edges, timeline, drawn, placed & path, ready)
+    return Judgement(position, rules, whole, wrong, edges, timeline, drawn, placed & path, ready)
 
 
 def _only(timeline: Timeline, placed: frozenset[Action]) -> Timeline:

@@ -107,7 +107,6 @@ class EditorView extends View {
     this.busy.textContent = view.busy;
     this.measured.textContent = view.measured;
     this.axis.textContent = view.axis;
-    this.legend.querySelector(".pl-of-held").lastChild.textContent = ` ${view.counted} held`;
     const isLater = view.rows.some(({ blocks }) => blocks.some((block) => block.is_later));
     const looks = { unlimited: view.limit === null, untimed: !view.has_times, low: view.rows.length > 5, plain: !isLater };
     for (const [look, isOn] of Object.entries(looks)) this.root.classList.toggle(`pl-${look}`, isOn);

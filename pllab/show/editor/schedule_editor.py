@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 
 import traitlets
 
-from pllab.arguments import deadline, is_number, require
+from pllab.arguments import require
 from pllab.schedule import Action, Kind, Schedule
 from pllab.schedule.legality import check_memory_limit
-from pllab.show.editor.board import label_in, outcome_of, sentence_of, summary_of, view_of
-from pllab.show.editor.board_picture import draw_board
+from pllab.show.editor.board import draw_board, label_in, outcome_of, sentence_of, summary_of, view_of
 from pllab.show.editor.positions import BoardRules, Position, halves_of, judge, merge, move, place_of, split
 from pllab.show.figures import Figure
 from pllab.show.theme import ENGINE_LABELS, write_number
@@ -43,11 +42,10 @@ class ScheduleEditor(Widget):
         par: the makespan to reach.
         run: runs a legal schedule, `run(schedule, costs=costs)`, and returns the timeline that it measured in the unit
             of the costs, as `run_emulated` does.
-        timeout_s: how long a run may take.
         projector: whether the editor fills the window, for a lecture.
 
     Raises:
-        ValueError: `memory_limit`, `par` or `timeout_s` is no number.
+        ValueError: `memory_limit` is no number.
     """
 
     _esm, _css = sources_of(__file__, "view.js", "boxes.js", "editor/dragging.js")
@@ -64,15 +62,12 @@ class ScheduleEditor(Widget):
         par: float | None = None,
         run: Run | None = None,
         *,
-        timeout_s: float = 60.0,
         projector: bool = False,
     ) -> None:
         check_memory_limit(memory_limit)
-        is_fine = par is None or (is_number(par) and math.isfinite(par))
-        require(is_fine, f"par is {par!r}; give the makespan to reach, a number, or None")
         limit = None if memory_limit == math.inf else memory_limit  # as JSON has no infinity
         self._rules = BoardRules(costs or Costs(), limit, par)
-        self._run, self._timeout_s = run, deadline(timeout_s)
+        self._run = run
         self._start = Position(schedule)
         self._positions = [self._start]  # the past ones, the present one, and those that were undone
         self._at = 0
@@ -98,9 +93,13 @@ class ScheduleEditor(Widget):
     def _is_start(self) -> bool:
         return self._present == self._start
 
+    @property
+    def _run_of_present(self) -> Timeline | None:
+        return self._ran[1] if self._ran and self._ran[0] == self._present.board else None
+
     def static(self) -> Figure:
         """The present rows, with edges, memory and measured spans, as a figure with a text alternative."""
-        return draw_board(self.view, summary_of(self.view))
+        return draw_board(self._judgement, self.view, self._run_of_present, summary_of(self.view))
 
     def do(self, verb: str, action: str = "", *, to: int | None = None) -> None:
         """Make a move from a cell: `editor.do("move", "0B0", to=2)`, `editor.do("split", "0B0")`, `editor.do("undo")`.
@@ -130,7 +129,7 @@ class ScheduleEditor(Widget):
         require(self._present.is_complete, "a part of a schedule is not run; place every action first")
         self._show(busy="Running this order.")
         try:
-            timeline = measure(self._run, self.schedule, self._rules.costs, self._timeout_s)
+            timeline = measure(self._run, self.schedule, self._rules.costs, self.timeout_s)
             self._ran = (self._present.board, timeline)
             took, engine = write_number(timeline.makespan), ENGINE_LABELS[timeline.engine]
             self._said = f"This order ran: makespan {took}, engine {engine}."
@@ -157,7 +156,6 @@ class ScheduleEditor(Widget):
         """Send the present state: everything there is to draw, and which moves would do something."""
         self._turn += 1
         judged, present = self._judgement, self._present
-        ran = self._ran[1] if self._ran and self._ran[0] == present.board else None
         built = None if self._is_start else judged.family
         can = {
             "undo": self._at > 0,
@@ -168,7 +166,7 @@ class ScheduleEditor(Widget):
             "run": judged.is_legal and present.is_complete,
             "has_run": self._run is not None,
         }
-        view = view_of(judged, self._rules, self.schedule.name, self._before, ran)
+        view = view_of(judged, self.schedule.name, self._before, self._run_of_present)
         view |= {"built": f"You built {built}." if built else "", "said": self._said, "focus": self._focus}
         self.view = view | {"trouble": trouble, "busy": busy, "can": can, "turn": self._turn}
 

@@ -3,8 +3,7 @@
 bubble_studio.py    the widget: its settings, its view, its page
 settings.py         families, sizes and costs, and the schedules that follow from them
 stage_costs.py      the cost of a stage for any cut of the model
-runs.py             runs on screen: their numbers in both measures, and their bytes
-studio_picture.py   the same on paper
+runs.py             runs on screen: their numbers in both measures, their bytes, and their picture on paper
 export.py           the studio as a page
 
 In the browser, in this order: actions, words and scale know no canvas; rows and memory draw on one; plot is one

@@ -27,8 +27,7 @@ class Answers {
   /** The runs of the answer as it stands: the schedule, its measured run, the one it is compared with. */
   runs() {
     const { runs } = this.studio.get("view");
-    const blocks = ["actions", "compared", "measured"];
-    return [0, 2, 1].filter((at) => runs[at]).map((at) => runOf(runs[at], readActions(this.studio.get(blocks[at]))));
+    return [0, 2, 1].filter((at) => runs[at]).map((at) => runOf(runs[at]));
   }
   /** The kernel has answered: draw it. */
   hear() {

@@ -120,7 +120,7 @@ class Studio extends View {
   }
   /** Numbers, and the keys of a clicker. */
   tourKeys(event) {
-    const stops = Object.fromEntries(this.options.tour.map((_, at) => [at + 1, () => this.foot.go(at, event)]));
+    const stops = Object.fromEntries(this.foot.stops.map((_, at) => [at + 1, () => this.foot.go(at, event)]));
     return { ...stops, PageUp: () => this.foot.step(-1, event), PageDown: () => this.foot.step(1, event) };
   }
   keys() {

@@ -10,11 +10,10 @@ from typing import Any
 
 import traitlets
 
-from pllab.arguments import deadline
 from pllab.schedule import Held, Kind, Schedule
 from pllab.show.figures import Figure
 from pllab.show.studio.export import to_page, values_of
-from pllab.show.studio.runs import KINDS, Screen, Shown
+from pllab.show.studio.runs import KINDS, Shown, describe_studio, draw_studio
 from pllab.show.studio.settings import (
     FAMILIES,
     MOST_MICROBATCHES,
@@ -26,7 +25,6 @@ from pllab.show.studio.settings import (
     family_of_schedule,
     handed_out,
 )
-from pllab.show.studio.studio_picture import describe_studio, draw_studio
 from pllab.show.widget import Run, Widget, check_run, measure, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
@@ -66,11 +64,10 @@ class BubbleStudio(Widget):
         run: runs a schedule and returns its measured timeline.
         projector: whether the studio fills the window, for a lecture.
         note: how the clock of the measured timeline read, in a sentence.
-        timeout_s: how long a run may take.
 
     Raises:
         ValueError: there is no such family, or it has no schedule of these sizes, the costs are for another number of
-            stages, the schedule is illegal, the measured timeline is not of it, or `timeout_s` is no number.
+            stages, the schedule is illegal, or the measured timeline is not of it.
     """
 
     _esm, _css = sources_of(__file__, "view.js", *(f"studio/{name}.js" for name in _SCRIPTS))
@@ -89,10 +86,7 @@ class BubbleStudio(Widget):
     running = traitlets.Bool(False, help="whether a run is under way").tag(sync=True)
     options = traitlets.Dict(help="families, sizes of the steppers, what can be done").tag(sync=True)
     stamp = traitlets.Float(0.0, help="when the browser was last touched, by its own clock").tag(**_SENT)
-    view = traitlets.Dict(help="numbers and words").tag(sync=True)
-    actions = traitlets.Bytes(help="columns as float32, see runs.py").tag(sync=True)
-    compared = traitlets.Bytes().tag(sync=True)
-    measured = traitlets.Bytes().tag(sync=True)
+    view = traitlets.Dict(help="the runs as in runs.py, and words").tag(sync=True)
     order = traitlets.Dict(help="a button pressed: what, number").tag(**_SENT)
     page = traitlets.Dict(help="the page asked for: file, text, number").tag(sync=True)
 
@@ -108,24 +102,21 @@ class BubbleStudio(Widget):
         *,
         projector: bool = False,
         note: str = "",
-        timeout_s: float = 60.0,
     ) -> None:
         chosen = family_of_schedule(family) if isinstance(family, Schedule) else family_of(str(family))
         self._inputs = list(self.class_trait_names(is_input=True))
         self._families = ({chosen.name: chosen} if chosen.sizes else {}) | FAMILIES
-        self._run, self._timeout_s = run, deadline(timeout_s)
+        self._run = run
         other = family_of(compare, self._families) if compare else None
-        self._setting = Setting.first(chosen, other, (num_ranks, num_microbatches), costs or Costs())
-        self._drawn, self._screen = self._setting, Screen(self._setting.shown(chosen))
+        self._setting = Setting.first(chosen, other, (num_ranks, num_microbatches), costs or Costs())  # on screen
         self._measured: Shown | None = None
         if measured:
-            check_run(self.schedule, measured)
-            self._measured = self._run_of_screen(measured, note)
-        self._request: Any = None
+            first = self._setting.shown(chosen)
+            check_run(first.schedule, measured)
+            self._measured = replace(first, measured=measured, note=note)
         self._answers = 0
         super().__init__(**self._setting.to_inputs(), options=self._options(), projector=projector)
-        self._draw(self._screen)
-        self._follow()
+        self._draw(self._setting)
         self.observe(self._follow, names=[*self._inputs, "stamp"])
         self.observe(self._obey, names="order")
 
@@ -138,7 +129,8 @@ class BubbleStudio(Widget):
                 {"name": one.name, "story": STORIES.get(one.name, ""), "is_own": one.sizes is not None}
                 for one in self._families.values()
             ],
-            "tour": [*({"title": name, "family": name} for name in TOUR), self._own_stop(self._measured)],
+            "tour": TOUR,
+            "own": self._own_run(self._measured),
             "ranks": [*range(1, 9), 12, 16, 24, 32, 48, MOST_RANKS],
             "microbatches": [*range(1, 9), *(n << k for k in range(6) for n in (10, 12, 14, 16)), MOST_MICROBATCHES],
             "in_ms": max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) < 1,
@@ -147,11 +139,10 @@ class BubbleStudio(Widget):
             "still": False,
         }
 
-    def _own_stop(self, measured: Shown | None) -> dict[str, Any]:
-        """The last stop of the tour: the measured run on screen, if there is one."""
+    def _own_run(self, measured: Shown | None) -> dict[str, Any] | None:
+        """What the last stop of the tour shows: the measured run on screen, if there is one."""
         inputs = self._setting.to_inputs()
-        sizes = {name: inputs[name] for name in ("family", "num_ranks", "num_microbatches")}
-        return {"title": "your own run", "run": sizes if measured else None}
+        return {name: inputs[name] for name in ("family", "num_ranks", "num_microbatches")} if measured else None
 
     @property
     def schedule(self) -> Schedule:
@@ -169,8 +160,8 @@ class BubbleStudio(Widget):
         return self._screen.main.costs
 
     def static(self) -> Figure:
-        """The same timelines, staircases and numbers as a figure."""
-        return draw_studio(self._screen, self.steady)
+        """The same timelines, staircases and numbers as a figure, of one step that ends at a barrier."""
+        return draw_studio(self._screen)
 
     def export_html(self, path: Path | str | None = None) -> str:
         """One HTML file that keeps its controls; it needs no kernel, no network and no other file.
@@ -178,14 +169,14 @@ class BubbleStudio(Widget):
         Every family is simulated beforehand with the present costs, at 2, 4 and 8 ranks, at 4, 8, 16 and 32
         micro-batches, and at the present sizes.
         """
-        setting = self._drawn  # which the refused one on the controls is not
+        setting = self._setting
         ranks, microbatches = sorted({2, 4, 8, setting.num_ranks}), sorted({4, 8, 16, 32, setting.num_microbatches})
         pages = handed_out(setting, self._families.values(), ranks, microbatches)
         if self._screen.measured:
             pages["measured"] = self._screen.measured
-        tour = [*self.options["tour"][:-1], self._own_stop(self._screen.measured)]
-        options = {"ranks": ranks, "microbatches": microbatches, "still": True, "can_run": False, "tour": tour}
-        changes = {"options": self.options | options, "view": self.view | {"stamp": 0, "problem": ""}}
+        own = self._own_run(self._screen.measured)
+        options = {"ranks": ranks, "microbatches": microbatches, "still": True, "can_run": False, "own": own}
+        changes = {"options": self.options | options, "view": {"stamp": 0}}
         values = values_of(self, **setting.to_inputs(), **changes, projector=True)
         title, alt = self._screen.main.title, describe_studio(self._screen)
         page = to_page(title, alt, str(self._esm), str(self._css), values, pages)
@@ -195,35 +186,27 @@ class BubbleStudio(Widget):
 
     def _follow(self, _: Any = None) -> None:
         """Show the present settings: once for all traits that changed together, and in one message."""
-        inputs = {name: getattr(self, name) for name in self._inputs}
-        measured = self._measured if self.with_run else None
         with self.hold_sync():
             try:
-                setting = self._setting.after(inputs, self._families)
-                if (setting, measured) == self._request:
-                    self.view = {**self.view, "stamp": self.stamp}  # nothing changed; the browser waits for an answer
-                    return
-                self._request, self._setting = (setting, measured), setting
-                self._adopt(setting)
-                self._draw(setting.screen(measured))
-                self._drawn = setting
+                setting = self._setting.after({name: getattr(self, name) for name in self._inputs}, self._families)
+                if setting == self._setting:
+                    self.view = {**self.view, "problem": "", "stamp": self.stamp}  # the browser waits for an answer
+                else:
+                    self._draw(setting)
             except ValueError as error:  # no such setting or schedule: the picture stays
-                self._request = None
                 self._answer({**self.view, "problem": str(error)})
 
-    def _draw(self, screen: Screen) -> None:
-        self._screen = screen
-        self.actions, self.compared, self.measured = screen.to_bytes()
-        self._answer({"runs": [one and one.to_dict() for one in screen], "problem": ""})
-
-    def _adopt(self, setting: Setting) -> None:
-        """Update the controls: another family has other stages, and a family of one schedule has its sizes."""
+    def _draw(self, setting: Setting) -> None:
+        """Draw a setting, and update the controls: a family has its own stages, and one schedule its own sizes."""
+        self._screen = setting.screen(self._measured)
+        self._setting = setting
         with self.hold_trait_notifications():
-            for name in ("num_ranks", "num_microbatches", "stage_costs"):
+            for name in ("num_ranks", "num_microbatches", "stage_costs", "with_run"):
                 setattr(self, name, setting.to_inputs()[name])
+        self._answer({"runs": [one and one.to_dict() for one in self._screen], "problem": ""})
 
     def _answer(self, view: dict[str, Any]) -> None:
-        """Send the words with a number: the browser must draw new blocks even under the same words."""
+        """Send it with a number: the browser must draw new actions even under the same words."""
         self._answers += 1
         missing = self._setting.missing(self._families.values())
         self.view = {**view, "missing": missing, "stamp": self.stamp, "number": self._answers}
@@ -241,14 +224,10 @@ class BubbleStudio(Widget):
             return
         self.running = True
         try:
-            timeline = measure(self._run, self.schedule, self.costs, self._timeout_s)
-            self._measured, self.with_run = self._run_of_screen(timeline), True
-            self._follow()
+            timeline = measure(self._run, self.schedule, self.costs, self.timeout_s)
+            self._measured = replace(self._screen.main, measured=timeline)
+            self._draw(replace(self._setting, with_run=True))
         except Exception as error:  # the caller's function may fail in any way, and the widget says how
             self._answer({**self.view, "problem": f"the run failed: {type(error).__name__}: {error}"})
         finally:
             self.running = False
-
-    def _run_of_screen(self, timeline: Timeline, note: str = "") -> Shown:
-        """A run of the schedule on screen, and a word on its clock."""
-        return replace(self._screen.main, measured=timeline, note=note)

@@ -41,10 +41,9 @@ body {{ margin: 0; }}
 
 
 def values_of(widget: Widget, **changes: Any) -> dict[str, Any]:
-    """The traits of a widget that a page begins with; bytes come with its runs."""
+    """The traits of a widget that a page begins with."""
     values = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_") and name != "layout"}
-    plain = {name: value for name, value in values.items() if not isinstance(value, bytes)}
-    return plain | {"order": {}, "page": {}} | changes
+    return values | {"order": {}, "page": {}} | changes
 
 
 def to_page(title: str, alt: str, source: str, css: str, values: Mapping[str, Any], runs: Mapping[str, Shown]) -> str:
@@ -53,7 +52,7 @@ def to_page(title: str, alt: str, source: str, css: str, values: Mapping[str, An
     `alt` is the sentence shown if scripts are off. The runs travel deflated, as the browser inflates them.
     """
     shown = {key: one.to_dict() for key, one in runs.items()}
-    blocks = [one.columns.astype("<f4").tobytes() for one in runs.values()]
+    blocks = [one.pop("actions") for one in shown.values()]
     state = json.dumps({"values": values, "runs": shown, "sizes": [len(block) for block in blocks]}).encode()
     packed = zlib.compress(len(state).to_bytes(4, "little") + state + b"".join(blocks), 9)
     model = Path(__file__).with_name("page_model.js").read_text(encoding="utf-8")

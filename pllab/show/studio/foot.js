@@ -9,7 +9,9 @@ class Foot {
     this.stopPlaying = null;
     this.legend = element("div", { class: "pl-legend" });
     this.play = buttonOf("Play", () => this.toggle(), { class: "pl-play", title: "a line moves through the step (space)" });
-    this.stops = studio.options.tour.map((stop, at) => buttonOf(String(at + 1), (event) => this.go(at, event), { "aria-label": `Stop ${at + 1}: ${stop.title}` }));
+    const { tour, own } = studio.options;
+    this.tour = [...tour.map((family) => ({ title: family, family })), { title: "your own run", run: own }];
+    this.stops = this.tour.map((stop, at) => buttonOf(String(at + 1), (event) => this.go(at, event), { "aria-label": `Stop ${at + 1}: ${stop.title}` }));
     this.back = buttonOf("Back", (event) => this.step(-1, event), { title: "the stop before (page up)" });
     this.next = buttonOf("Next", (event) => this.step(1, event), { title: "the next stop (page down)" });
     this.node = element("div", { class: "pl-foot" }, this.legend, toolsOf("Tour", this.back, ...this.stops, this.next, this.play));
@@ -19,7 +21,7 @@ class Foot {
     this.stops.forEach((button, at) => {
       const why = this.problemOf(at);
       button.disabled = Boolean(why);
-      button.title = why || this.studio.options.tour[at].title;
+      button.title = why || this.tour[at].title;
       button.setAttribute("aria-pressed", String(at === now));
     });
     this.back.disabled = this.goal(now, -1) === null;
@@ -42,23 +44,22 @@ class Foot {
   // The tour
   /** The stop on screen, or -1: the last is a measured run, the others are families. */
   get now() {
-    const { studio } = this;
-    const { tour } = studio.options;
+    const { studio, tour } = this;
     if (studio.picture.runs.some((run) => run.is_measured)) return tour.length - 1;
     return tour.findIndex(({ family }) => family === studio.get("family"));
   }
   /** Why a stop cannot be shown, or nothing. */
   problemOf(at) {
-    const { tour, can_run: canRun } = this.studio.options;
-    const { family, run } = tour[at];
+    const { can_run: canRun } = this.studio.options;
+    const { family, run } = this.tour[at];
     if (family) return this.studio.get("view").missing[family] ?? "";
     if (canRun && this.studio.get("running")) return "a run is under way";
     return canRun || run ? "" : "no run to show: BubbleStudio(..., run=run_emulated) has one";
   }
   go(at, event) {
     const { studio } = this;
-    const { tour, can_run: canRun } = studio.options;
-    const { family, run } = tour[at];
+    const { can_run: canRun } = studio.options;
+    const { family, run } = this.tour[at];
     if (this.problemOf(at)) return;
     const alone = { compare: "", steady: false };
     if (family) studio.answers.load({ family, with_run: false, ...alone }, event);

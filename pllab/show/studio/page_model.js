@@ -1,10 +1,9 @@
 // The stand-in for a kernel in a hand-out: it keeps what is chosen, and answers from runs made beforehand.
 
 class PageModel {
-  constructor({ values, runs }, blocks) {
+  constructor({ values, runs }) {
     this.values = values;
-    this.runs = runs; // "family|ranks|micro-batches" -> numbers
-    this.blocks = blocks; // the same -> bytes of the actions
+    this.runs = runs; // by "family|ranks|micro-batches"
     this.reacts = {};
     this.answer();
   }
@@ -45,7 +44,6 @@ class PageModel {
     const keys = [this.keyOf(family), this.keyOf(compare), "measured"];
     const isOwn = this.values.with_run && this.runs.measured?.title === this.runs[keys[0]]?.title;
     const runs = keys.map((key, at) => ((at < 2 || isOwn) && this.runs[key]) || null);
-    if (!problem) [this.values.actions, this.values.compared, this.values.measured] = keys.map((key, at) => (runs[at] ? this.blocks[key] : new DataView(new ArrayBuffer(0))));
     this.values.view = { runs: problem ? view.runs : runs, problem, missing, stamp };
     this.tell("change:view");
   }
@@ -61,9 +59,9 @@ const packed = await inflate(document.querySelector("#state").textContent);
 const length = new DataView(packed).getUint32(0, true);
 const state = JSON.parse(new TextDecoder().decode(new Uint8Array(packed, 4, length)));
 let offset = 4 + length;
-const blocks = Object.fromEntries(Object.keys(state.runs).map((key, at) => {
+Object.values(state.runs).forEach((run, at) => {
   const size = state.sizes[at];
+  run.actions = new DataView(packed, offset, size);
   offset += size;
-  return [key, new DataView(packed, offset - size, size)];
-}));
-render({ model: new PageModel(state, blocks), el: document.querySelector("#widget") });
+});
+render({ model: new PageModel(state), el: document.querySelector("#widget") });

@@ -162,7 +162,8 @@ class Picture {
 }
 
 /** A run on screen: its numbers from Python, its actions, and what follows from them when it is asked for. */
-function runOf(numbers, actions) {
+function runOf(numbers) {
+  const actions = readActions(numbers.actions);
   const run = { ...numbers, actions, links: linksOf(actions), held: [], staged: actions.numStages > actions.numRanks };
   const later = (name, make) => Object.defineProperty(run, name, { configurable: true, get: () => {
     const value = make();

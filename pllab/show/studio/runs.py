@@ -1,4 +1,4 @@
-"""The runs on a studio's screen: their numbers, and the bytes that the browser draws."""
+"""The runs on a studio's screen: their numbers, the bytes that the browser draws, and the same on paper."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pllab.schedule import Schedule, collector_paused, peak_in_flight
-from pllab.show.theme import ENGINE_LABELS, count_of
+from pllab.show.figures import Figure, figure
+from pllab.show.theme import ENGINE_LABELS, count_of, write_number, write_percent, write_seconds
+from pllab.show.timeline_picture import ABOVE_MEMORY, draw_idle_times, draw_memory, draw_spans, panels
 from pllab.simulate import Costs, IdleCause, action_times, idle_causes, simulate
 from pllab.timeline import Engine, Timeline
 
@@ -60,14 +62,9 @@ class Shown:
         return _measured(self.timeline) if self.measured else _predicted(self.schedule, self.costs)
 
     @cached_property
-    def makespan(self) -> float:
-        """Seconds from the first start to the last end."""
-        return float(self.columns[5].max())
-
-    @cached_property
     def step(self) -> Measure:
         """The bubble of one step that ends at a barrier: idle until the slowest rank is done counts."""
-        return self._measure([(0.0, self.makespan)] * self.schedule.num_ranks)
+        return self._measure([(0.0, float(self.columns[5].max()))] * self.schedule.num_ranks)
 
     @cached_property
     def steady(self) -> Measure:
@@ -123,8 +120,12 @@ class Shown:
         return idle_causes(self.schedule, self.timeline, self.costs) if self.measured else ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The data for the browser apart from the actions."""
+        """The data for the browser: words, numbers, and the columns as `readActions` in actions.js reads them.
+
+        They are float32: seven digits are enough to draw.
+        """
         return {
+            "actions": self.columns.astype("<f4").tobytes(),
             "name": self.name,
             "engine": self.engine_words,
             "is_measured": self.engine != "simulated",
@@ -145,13 +146,6 @@ class Screen(NamedTuple):
     main: Shown
     compared: Shown | None = None
     measured: Shown | None = None
-
-    def to_bytes(self) -> list[bytes]:
-        """The actions of the three runs, as `readActions` in actions.js reads them.
-
-        Numbers are float32: seven digits are enough to draw.
-        """
-        return [one.columns.astype("<f4").tobytes() if one else b"" for one in self]
 
 
 @collector_paused()
@@ -188,3 +182,40 @@ def _idle_by_phase(row: Columns, start: float, end: float) -> tuple[Columns, tup
 def sizes_of(num_ranks: int, num_microbatches: int) -> str:
     """`4 ranks, 8 micro-batches`."""
     return f"{count_of(num_ranks, 'rank')}, {count_of(num_microbatches, 'micro-batch')}"
+
+
+# On paper
+
+
+def draw_studio(screen: Screen) -> Figure:
+    """Every run on screen with its numbers: idle time is hatched, work lies on it, the memory of a rank below its row.
+
+    A measured run is drawn below its prediction, on the same axis.
+    """
+    runs = [one for one in (screen.main, screen.measured, screen.compared) if one]
+    most = max(1.0, *(peak for one in runs for peak in one.most_held))
+    shown = [(_title_of(one), one.timeline, min(0.62, 5.0 / one.timeline.num_ranks)) for one in runs]
+    with panels(shown) as (fig, drawn):
+        for panel, one in zip(drawn, runs, strict=True):
+            draw_idle_times(panel, ABOVE_MEMORY)
+            draw_spans(panel, ABOVE_MEMORY)
+            draw_memory(panel, one.schedule.stages_per_rank, most)
+        return figure(fig, describe_studio(screen))
+
+
+def describe_studio(screen: Screen) -> str:
+    """Sizes and numbers in a sentence for each run."""
+    return "; ".join(
+        f"{one.title}, {one.engine_words}: makespan {write_seconds(one.step.length_s)}, "
+        f"bubble fraction {write_percent(one.step.bubble_fraction)}, "
+        f"bubble overhead {write_percent(one.step.bubble_overhead)}, "
+        f"at most {count_of(max(one.most_held), 'micro-batch')} held by a rank"
+        for one in screen
+        if one
+    )
+
+
+def _title_of(one: Shown) -> str:
+    held, length = write_number(max(one.most_held)), write_seconds(one.step.length_s)
+    bubble = f"bubble fraction {write_percent(one.step.bubble_fraction)}"
+    return f"{one.name}, {one.engine_words}: {bubble}, one step {length}, holds {held} micro-batches"

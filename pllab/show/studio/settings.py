@@ -108,7 +108,10 @@ def family_of_schedule(schedule: Schedule) -> FamilyChoice:
 
 @dataclass(frozen=True)
 class Setting:
-    """Everything a prediction depends on. `costs` are for the layers of a rank, the profile for parts of them."""
+    """Everything the screen depends on. `costs` are for the layers of a rank, the profile for parts of them.
+
+    `with_run` is whether a measured run of the schedule is drawn, too.
+    """
 
     family: FamilyChoice
     compare: FamilyChoice | None
@@ -117,6 +120,7 @@ class Setting:
     costs: Costs
     profile: Profile
     given: Given
+    with_run: bool = True
 
     @classmethod
     def first(cls, family: FamilyChoice, compare: FamilyChoice | None, sizes: Sizes, costs: Costs) -> "Setting":
@@ -149,6 +153,7 @@ class Setting:
             Costs(*(inputs[name] for name in (*WORK, "p2p"))),
             self.profile if profile == self.named_profile() else profile,
             self.given,
+            inputs["with_run"],
         )
         sizes = setting.family.sizes
         if setting.family == self.family or sizes is None:
@@ -164,6 +169,7 @@ class Setting:
             "num_microbatches": self.num_microbatches,
             **{name: getattr(self.costs, name) for name in (*WORK, "p2p")},
             "stage_costs": dict(self.named_profile().cells),
+            "with_run": self.with_run,
         }
 
     def costs_of(self, family: FamilyChoice) -> Costs:
@@ -199,11 +205,10 @@ class Setting:
         """All runs to draw; a measured run while its schedule is on screen, with its costs if its stages slept."""
         main = self.shown(self.family)
         compared = self.shown(self.compare) if self.compare else None
-        if measured is None or measured.schedule != main.schedule:
-            return Screen(main, compared)
-        if measured.engine != "real" and measured.costs != main.costs:
-            return Screen(main, compared)
-        return Screen(main, compared, replace(main, measured=measured.measured, note=measured.note))
+        if measured and self.with_run and measured.schedule == main.schedule:
+            if measured.engine == "real" or measured.costs == main.costs:
+                return Screen(main, compared, replace(main, measured=measured.measured, note=measured.note))
+        return Screen(main, compared)
 
 
 def handed_out(

@@ -13,7 +13,7 @@ from tests.show.recorded import recorded
 PREPARE = f"""async (source) => {{
   {bench.LOAD}
   window.parts ??= await load(source +
-    "\\nexport {{ scaleOf, readActions, linksOf, labelOf, heldOf, runOf }};" +
+    "\\nexport {{ scaleOf, labelOf, heldOf, runOf }};" +
     "\\nexport {{ writeCount, writeSeconds, writePercent, roundStep, mix }};");
   if (window.written) return;
   window.written = [];

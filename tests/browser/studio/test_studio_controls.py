@@ -219,13 +219,3 @@ def test_keys_and_buttons_zoom_and_come_back(chromium_page, root):
     for name in ("+", "-", "+", "0", "+", "Escape", "Zoom in", "Fit"):
         acts[name]()
         assert (plot.picture() == whole) is (name not in ("+", "Zoom in")), name
-
-
-# Files
-
-
-def test_the_page_is_a_download(chromium_page, root, studio):
-    with chromium_page.expect_download() as download:
-        root.get_by_role("button", name="HTML", exact=True).click()
-    assert download.value.suggested_filename == "1f1b-4-ranks-8-micro-batches.html"
-    assert download.value.path().read_text(encoding="utf-8") == studio.page["text"]

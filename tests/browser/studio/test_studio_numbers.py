@@ -27,10 +27,12 @@ def waits_of(studio):
 
 # What the browser works out from the bytes of a schedule: what needs what, by names, every wait, the memory of every
 # rank, and the idle share in both measures.
-WORKED_OUT = """(studios) => studios.map(({ actions: { base64 }, view, options: { changes } }) => {
-  const { readActions, labelOf, runOf, heldOf } = window.parts;
-  const actions = readActions(new DataView(Uint8Array.from(atob(base64), (one) => one.charCodeAt(0)).buffer));
-  const run = runOf(view.runs[0], actions);
+WORKED_OUT = """(studios) => studios.map(({ view, options: { changes } }) => {
+  const { labelOf, runOf, heldOf } = window.parts;
+  const [numbers] = view.runs;
+  const bytes = Uint8Array.from(atob(numbers.actions.base64), (one) => one.charCodeAt(0));
+  const run = runOf({ ...numbers, actions: new DataView(bytes.buffer) });
+  const { actions } = run;
   const name = (i) => labelOf(actions, i, true);
   const needs = [...actions.rank].map((_, i) => [name(i), run.links.before(i).map(name)]);
   const waits = run.gaps.map(({ rank, from, to, i }) =>

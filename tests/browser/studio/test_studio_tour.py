@@ -58,7 +58,7 @@ def test_buttons_numbers_and_a_clicker_go_from_stop_to_stop(chromium_page):
     is_at(root, studio, 2)
     chromium_page.keyboard.press("5")
     is_at(root, studio, 4)
-    assert studio.measured and studio.family == TOUR[2], "the run is of what was on screen"
+    assert studio.view["runs"][2] and studio.family == TOUR[2], "the run is of what was on screen"
     root.get_by_role("combobox", name="Compare with").select_option("ZB-V")
     root.get_by_role("button", name="steady state").click()
     root.locator(".pl-pic").first.focus()
