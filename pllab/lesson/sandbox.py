@@ -88,12 +88,11 @@ class Sandbox:
         sandbox.breach    # "took more than 4 GiB of memory", or empty
 
     hidden: folders that nobody there sees, besides the owner's.
-    stopped: ends what runs there once it is set.
     """
 
-    def __init__(self, limits: Limits, hidden: Iterable[Path] = (), stopped: threading.Event | None = None) -> None:
+    def __init__(self, limits: Limits, hidden: Iterable[Path] = ()) -> None:
         self.breach = ""
-        self._limits, self._hidden, self._stopped = limits, hidden, stopped or threading.Event()
+        self._limits, self._hidden = limits, hidden
         self._server: ForkServer | None = None
         self._over = threading.Event()
 
@@ -151,7 +150,7 @@ class Sandbox:
             server = self._server
             if server is None:
                 continue
-            words = "was stopped" if self._stopped.is_set() else self._too_much(server)
+            words = self._too_much(server)
             if words and server is self._server:
                 self.breach = self.breach or words
                 _kill(server)
