@@ -71,19 +71,9 @@ def read_course(folder: Path) -> tuple[Lesson, ...]:
     return lessons
 
 
-def fill(text: str, lessons: Iterable[Lesson]) -> str:
-    """The text with the table of lessons between its marks.
-
-    Example: `fill(Path("README.md").read_text(), read_course(Path("notebooks")))` is README again, if it is up to date.
-    """
-    from pllab.bench.document import between_marks  # the bench loads slowly
-
-    return between_marks(text, "lessons", lambda _: table_of_lessons(lessons, "notebooks/"))
-
-
 def table_of_lessons(lessons: Iterable[Lesson], folder: str) -> str:
     """A row for each lesson, in Markdown; its link is the notebook's name behind `folder`, as in "notebooks/"."""
-    from pllab.bench.document import table
+    from pllab.bench.document import table  # the bench loads slowly
 
     rows = [
         (f"[{one.number} {one.title}]({folder}{one.path.name})", " + ".join(map(str, one.sittings)), one.promise)
@@ -93,8 +83,11 @@ def table_of_lessons(lessons: Iterable[Lesson], folder: str) -> str:
 
 
 def main(file: Path, folder: Path) -> None:
-    """Write the table of lessons into a file, from a folder of notebooks."""
-    file.write_text(fill(file.read_text(encoding="utf-8"), read_course(folder)), encoding="utf-8")
+    """Write the table of lessons between its marks in a file, from a folder of notebooks."""
+    from pllab.bench.document import between_marks
+
+    lessons = table_of_lessons(read_course(folder), "notebooks/")
+    file.write_text(between_marks(file.read_text(encoding="utf-8"), "lessons", lambda _: lessons), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,17 +10,14 @@ file. So a solution works as before when another one is replaced.
 
 import ast
 import builtins
-import functools
 import importlib
 import linecache
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from html import escape
 from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
@@ -42,16 +39,10 @@ What you write above the first solution stays.
 _MARK = re.compile(r"^# ={4} (\d\d\.\d+) .*: (\w+) ={4}$", re.MULTILINE)
 
 
-@functools.lru_cache(maxsize=1)
-def _temporary() -> "tempfile.TemporaryDirectory[str]":
-    return tempfile.TemporaryDirectory(prefix="pllab-home-")
-
-
 def home() -> Path:
-    """The learner's folder: what PLLAB_HOME names; a temporary one under CI; by default the current folder."""
-    if named_folder := os.environ.get("PLLAB_HOME"):
-        return Path(os.path.expanduser(named_folder))  # noqa: PTH111 - Path's own raises for a user who is not there
-    return Path(_temporary().name) if os.environ.get("CI") else Path.cwd()
+    """The learner's folder: what PLLAB_HOME names; by default the current one."""
+    named_folder = os.environ.get("PLLAB_HOME") or Path.cwd()
+    return Path(os.path.expanduser(named_folder))  # noqa: PTH111 - Path's own raises for a user who is not there
 
 
 def _file() -> Path:
@@ -108,19 +99,9 @@ class Parts:
 
     rows: tuple[tuple[str, str], ...]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         width = max((len(what) for what, _ in self.rows), default=0)
         return "\n".join(f"{what:{width}}   {whose}" for what, whose in self.rows)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f'<tr><th scope="row" style="text-align:left">{escape(what)}</th>'
-            f'<td style="text-align:left">{escape(whose)}</td></tr>'
-            for what, whose in self.rows
-        )
-        return f"<table><tbody>{cells}</tbody></table>"
 
 
 def parts(*exercise_ids: str) -> Parts:

@@ -148,11 +148,8 @@ class Sandbox:
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_S):
             server = self._server
-            if server is None:
-                continue
-            words = self._too_much(server)
-            if words and server is self._server:
-                self.breach = self.breach or words
+            if server is not None and (words := self._too_much(server)) and server is self._server:
+                self.breach = words
                 _kill(server)
 
     def _end(self) -> None:
