@@ -21,8 +21,7 @@ from pllab.comm.fork_server import warm_server
 from pllab.comm.processes import Child, end_children, how_it_ended
 from pllab.lesson.faults import CALLS_PER_STEP, Fault, Truth
 
-_PATIENCE_S = 1.2  # without a new call while the records are written; a straggler takes 0.4 s
-_BEATS = 6  # how often each record must have been written meanwhile
+_BEATS = 13  # how often each record must have been written without a new call, in 1.2 s; a straggler takes 0.4 s
 _LATE_S = 30.0
 _ENTRY = "pllab.lesson.ward_training:run_rank"
 _CELL = "border:1px solid #999999;padding:4px 6px;text-align:left;vertical-align:top;white-space:pre"
@@ -139,7 +138,7 @@ def admit(ward: str | None = None, seed: int = 0) -> Visit:
 def _watch(folder: Path, ranks: Sequence[Child]) -> bool:
     """Wait until all ranks have ended, or none has made a call for some time; return whether they are stuck."""
     files = [folder / f"flight-{number}.json" for number in range(len(ranks))]
-    end, since, seen = time.monotonic() + _LATE_S, time.monotonic(), [-1] * len(ranks)
+    end, seen = time.monotonic() + _LATE_S, [-1] * len(ranks)
     beats = [set[int]() for _ in ranks]
     while time.monotonic() < end:
         running = [number for number, rank in enumerate(ranks) if rank.poll() is None]
@@ -147,11 +146,11 @@ def _watch(folder: Path, ranks: Sequence[Child]) -> bool:
             return False
         now = [_progress(file) for file in files]
         if now != seen or -1 in now:
-            since, seen, beats = time.monotonic(), now, [set() for _ in ranks]
+            seen, beats = now, [set() for _ in ranks]
         for number in running:
             with suppress(OSError):
                 beats[number].add(files[number].stat().st_mtime_ns)
-        if time.monotonic() - since > _PATIENCE_S and all(len(beats[number]) >= _BEATS for number in running):
+        if all(len(beats[number]) >= _BEATS for number in running):
             return True
         time.sleep(0.05)
     return True
