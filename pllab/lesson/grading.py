@@ -1,7 +1,7 @@
 """Grade notebooks: the checks of the lessons with points, and limits on what a submission may take.
 
     grade            reads the notebook's cells as text; runs no foreign code
-      a sandbox      for each notebook, with limits
+      a sandbox      for each exercise, with limits
         answering    the process that makes the function of an exercise's cells and calls it, as in the notebook, with
                      its ranks; the cases run outside
 
@@ -91,27 +91,23 @@ def grade(notebooks: Sequence[Path], limits: Limits) -> Iterator[Sheet]:
         except ValueError as error:
             yield Sheet(str(path), problem=str(error))
             continue
-        with Sandbox(limits, folders) as sandbox:
-            verdicts = [_judged(sandbox, exercise, InCells(exercise.id, source), limits) for exercise in exercises]
+        verdicts = []
+        for exercise in exercises:
+            solution = InCells(exercise.id, source)
+            verdict = _judged(exercise, solution, limits, folders)
+            if verdict.outcome is Outcome.UNDECIDED:
+                verdict = _judged(exercise, solution, limits, folders)
+            verdicts.append(verdict)
         yield Sheet(str(path), tuple(verdicts))
 
 
-def _judged(sandbox: Sandbox, exercise: Exercise, solution: InCells, limits: Limits) -> Verdict:
-    """One exercise; what was undecided is tried once more."""
-    deadline_s = limits.timeout_s or exercise.deadline_s
-    verdict = _tried(sandbox, exercise, solution, deadline_s)
-    if verdict.outcome is Outcome.UNDECIDED:
-        verdict = _tried(sandbox, exercise, solution, deadline_s)
-    return verdict
-
-
-def _tried(sandbox: Sandbox, exercise: Exercise, solution: InCells, deadline_s: float) -> Verdict:
+def _judged(exercise: Exercise, solution: InCells, limits: Limits, hidden: set[Path]) -> Verdict:
     """One try at an exercise; whatever goes wrong affects only this exercise."""
+    deadline_s, sandbox = limits.timeout_s or exercise.deadline_s, Sandbox(limits, hidden)
     try:
-        sandbox.sweep()
-        sandbox.breach = ""
-        folder = Path(tempfile.mkdtemp(dir=sandbox.scratch))
-        verdict = judge(exercise, solution, sandbox.server(), folder, deadline_s)
+        with sandbox:
+            folder = Path(tempfile.mkdtemp(dir=sandbox.scratch))
+            verdict = judge(exercise, solution, sandbox.server, folder, deadline_s)
     except (OSError, RuntimeError) as error:  # the fork server has ended, or the disk is full
         verdict = replace(refusal(exercise, "ended", f"The check ended with: {error}"), outcome=Outcome.UNDECIDED)
     if sandbox.breach and verdict.outcome is not Outcome.RIGHT:
