@@ -103,7 +103,8 @@ def grade(notebooks: Sequence[Path], limits: Limits) -> Iterator[Sheet]:
 
 def _judged(exercise: Exercise, solution: InCells, limits: Limits, hidden: set[Path]) -> Verdict:
     """One try at an exercise; whatever goes wrong affects only this exercise."""
-    deadline_s, sandbox = limits.timeout_s or exercise.deadline_s, Sandbox(limits, hidden)
+    deadline_s = limits.timeout_s or exercise.deadline_s
+    sandbox = Sandbox(limits, hidden)
     try:
         with sandbox:
             folder = Path(tempfile.mkdtemp(dir=sandbox.scratch))

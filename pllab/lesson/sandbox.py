@@ -7,8 +7,8 @@
           answering, its ranks
 
 A system call that leads out fails, whatever language makes it. When a sandbox ends, all that ran in it ends with its
-first process, its shared memory goes with it, and then its folder. So nothing of an exercise is left for the next. A container is such a wall itself: there the
-same runs without bubblewrap, `fenced=False`.
+first process, its shared memory goes with it, and then its folder: nothing of an exercise is left for the next. A
+container is such a wall itself: there the same runs without bubblewrap, `fenced=False`.
 """
 
 import os
