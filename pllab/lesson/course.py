@@ -11,13 +11,13 @@ A lesson of two sittings says in its text where the second begins.
 """
 
 import json
-import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pllab.arguments import plain_file, require
+from pllab.lesson.exercise import exercises_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +48,15 @@ def read_lesson(path: Path) -> Lesson:
     Example: `read_lesson(Path("notebooks/09_workers_and_pipe.ipynb")).sittings` -> (60, 60).
     """
     notebook, number = json.loads(plain_file(path).read_text(encoding="utf-8")), path.name[:2]
-    cells, about = notebook["cells"], notebook["metadata"]["pllab"]
+    about = notebook["metadata"]["pllab"]
     return Lesson(
         path=path,
         number=number,
-        title="".join(cells[0]["source"]).partition("\n")[0].removeprefix(f"# {number} ").strip(),
+        title="".join(notebook["cells"][0]["source"]).partition("\n")[0].removeprefix(f"# {number} ").strip(),
         sittings=tuple(about["minutes"]),
         needs=tuple(about.get("needs", ())),
         promise=about["promise"],
-        num_exercises=sum(bool(re.fullmatch(rf"{number}-ex\d+-stub", cell["id"])) for cell in cells),
+        num_exercises=len(exercises_of(number)),
     )
 
 

@@ -9,17 +9,11 @@ from nbformat.v4 import new_code_cell, new_notebook
 from pllab.lesson.exercise import exercises_of
 from pllab.lesson.sandbox import require_bubblewrap
 
-
-def bubblewrap_starts() -> bool:
-    """Whether this machine lets a process have namespaces; CI's does."""
-    try:
-        require_bubblewrap()
-    except RuntimeError:
-        return False
-    return True
-
-
-FENCED = bubblewrap_starts()
+try:
+    require_bubblewrap()
+    FENCED = True  # this machine lets a process have namespaces, as CI's does
+except RuntimeError:
+    FENCED = False
 UNFENCED_FLAG = [] if FENCED else ["--unfenced"]
 
 
@@ -32,14 +26,6 @@ def hand_in(path: Path, *exercises: tuple[str, str, str]) -> Path:
         cells.append(new_code_cell(f'check("{exercise_id}", {name})', id=f"{stem}-check"))
     nbformat.write(new_notebook(cells=cells), path)
     return path
-
-
-def hand_in_hostile(path: Path, cell: str) -> Path:
-    """Write a notebook with a hostile cell, which knows the folder `victim` beside it and the grades there."""
-    victim = path.parent / "victim"
-    victim.mkdir(exist_ok=True)
-    (victim / "grades.csv").write_text("all")
-    return hand_in(path, ("00.1", f"VICTIM = {str(victim)!r}\n{cell}", "my_share"))
 
 
 def generated(path: Path, lesson: str, kind: str) -> tuple[Path, dict[str, str]]:

@@ -57,10 +57,6 @@ _PATCHED = """
     exercise.Wrong.__init__ = lambda *_: None
     return items
 """
-_DELETES = """
-    shutil.rmtree(VICTIM, ignore_errors=True)
-    os.system("rm -rf " + VICTIM)
-"""
 _FORGES = """
     for number in range(3, 100):
         try:
@@ -91,7 +87,7 @@ _LINKS = """
         for name in ("asked", "printed", "stack", "solution"):
             if os.path.lexists(f"{folder}/{name}"):
                 os.unlink(f"{folder}/{name}")
-            os.symlink(VICTIM + "/grades.csv", f"{folder}/{name}")
+            os.symlink(GRADES, f"{folder}/{name}")
     print("mine")
     os.abort()
 """
@@ -111,15 +107,15 @@ def my_share(items, rank, world_size, patch=patch):
 """
 
 # Name, cell, the hint ids that may be its verdict; on a busy machine an endless loop is undecided, without a hint.
-# One answers rightly and would delete files on its way: it has its points, and the files are there.
+# Two answer rightly on their way and have their points.
 HOSTILE: list[tuple[str, str, set[str]]] = [
     ("endless loop", _share("while True: pass"), {"hang", ""}),
     ("fork", _share("for _ in range(1000): os.fork()"), {"limit"}),
     ("patched checker", _share(_PATCHED), {"no_list"}),  # its answer is no longer encoded, so nothing comes
-    ("deleted files", _share(_DELETES), {"right"}),
     ("sys.exit in a cell", _EXITS_IN_A_CELL, {"raised"}),
     ("forged answers", _share(_FORGES), {"lost", "crashed"}),
     ("killed parents", _share(_KILLS), {"crashed"}),
+    ("stopped parents", _share(_KILLS.replace("KILL", "STOP")), {"right"}),
     ("hidden child", _share(_HIDES), {"limit"}),
     ("memory bit by bit", _share(_MEMORY), {"limit", "raised"}),
     ("shared memory", _share(_SHARED_MEMORY), {"limit"}),
