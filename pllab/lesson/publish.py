@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbclient import NotebookClient
+from nbclient import execute
 
 Notebook = Any  # nbformat's NotebookNode: a dictionary whose keys are also attributes
 
@@ -24,21 +24,15 @@ _NO_ALT = re.compile(r"""!\[\s*\]\(|<img\b(?![^>]*\balt\s*=\s*["']\s*[^"'\s])"""
 _CELL_ID = re.compile(r"\d\d-[a-z0-9]+(-[a-z0-9]+)*")
 
 
-def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
+def publish(path: Path) -> list[str]:
     """Execute a notebook in its own folder, clean it, write it back, and return its problems.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell raised; the file is left as it was.
     """
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(
-        notebook,
-        timeout=timeout_s,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(path.parent)}},
-        record_timing=False,
-        coalesce_streams=True,
-    ).execute()
+    folder = str(path.parent)
+    execute(notebook, folder, timeout=120, kernel_name="python3", record_timing=False, coalesce_streams=True)
     nbformat.write(clean(notebook), path)
     return read_problems(path)
 

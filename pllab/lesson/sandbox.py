@@ -79,6 +79,8 @@ def require_bubblewrap() -> None:
 class Sandbox:
     """The place of one exercise of a submission, as a context; `server` starts processes there.
 
+    Both sides may write in the folder `scratch`; nothing in it is trusted.
+
     Example:
         with Sandbox(Limits()) as sandbox:
             child = sandbox.server.start(sandbox.scratch, "my_module:main")
@@ -95,6 +97,7 @@ class Sandbox:
 
     def __enter__(self) -> Self:
         self._home = Path(tempfile.mkdtemp(prefix="pllab-sandbox-")).resolve()
+        self.scratch = self._home / "tmp"
         self.scratch.mkdir()
         self.server = ForkServer(*PRELOADED, home=self._home, within=self._command())
         self._watcher = threading.Thread(target=self._watch, name="pllab-sandbox", daemon=True)
@@ -107,11 +110,6 @@ class Sandbox:
         self._kill()
         self.server.end()
         _remove(self._home)
-
-    @property
-    def scratch(self) -> Path:
-        """A folder in which both sides may write; nothing in it is trusted."""
-        return self._home / "tmp"
 
     def _command(self) -> list[str]:
         home = self._home

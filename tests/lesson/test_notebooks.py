@@ -18,7 +18,6 @@ from pllab.pipeline import clock_cycles
 from pllab.show import draw_clock
 from tests.lesson.committed import FOLDER, NOTEBOOKS, code_cells, markdown, read
 
-LESSONS = [path for path in NOTEBOOKS if path.name[:2] != "90"]  # the guide has a shape of its own: test_guide.py
 SKELETON = [
     "Predict",
     "Run",
@@ -35,12 +34,10 @@ CODE = re.compile(r"\w\(|\w\[| [-+*/]?= |==|\blambda\b|\bfor \w+(, \w+)* in .*:"
 
 COMPARED, IGNORED = "nbval-check-output", "nbval-ignore-output"
 README = FOLDER.parent / "README.md"
-COURSE = read_course(FOLDER)
-GUIDES = "90"  # lessons from here on are for teachers: they need no lesson before
-each_lesson = pytest.mark.parametrize("lesson", COURSE, ids=lambda lesson: lesson.number)
+LESSONS = [lesson for lesson in read_course(FOLDER) if lesson.number != "90"]  # the guide: test_guide.py
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+every_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
 
 
 def names_bound(source: str) -> set[str]:
@@ -62,10 +59,10 @@ def test_cell_ids_begin_with_the_lessons_number(path):
 
 
 @every_lesson
-def test_every_lesson_has_the_same_skeleton(path):
-    text = markdown(path)
+def test_every_lesson_has_the_same_skeleton(lesson):
+    text = markdown(lesson.path)
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SKELETON
-    assert re.search(rf"^# {path.name[:2]} \S", text)
+    assert re.search(rf"^# {lesson.number} \S", text)
     assert "**You will be able to**" in text
     assert "**Needs**" in text
     remembered = text.partition("## What to remember")[2].partition("## Further")[0]
@@ -75,7 +72,7 @@ def test_every_lesson_has_the_same_skeleton(path):
 @every_notebook
 def test_exercises_are_those_of_the_registry(path):
     lesson, cells = path.name[:2], {cell.id: cell for cell in read(path).cells}
-    assert sum(name.endswith("-stub") for name in cells) == len(exercises_of(lesson))
+    assert sum(bool(re.search(r"-ex\d+-stub$", name)) for name in cells) == len(exercises_of(lesson))
     for exercise in exercises_of(lesson):
         start = f"{lesson}-ex{exercise.id.partition('.')[2]}"
         text = cells[start].source
@@ -97,17 +94,17 @@ def test_exercises_are_those_of_the_registry(path):
 
 
 @every_lesson
-def test_a_statement_is_short(path):
-    for cell in read(path).cells:
+def test_a_statement_is_short(lesson):
+    for cell in read(lesson.path).cells:
         if re.fullmatch(r"\d\d-ex\d+", cell.id):
             _, heading, statement = FOLDED.sub("", cell.source).partition("### Exercise ")
             assert len((heading + statement).split()) <= MOST_STATEMENT_WORDS, cell.id
 
 
 @every_lesson
-def test_what_a_solution_imports_of_torch_and_pllab_a_learner_has_already(path):
+def test_what_a_solution_imports_of_torch_and_pllab_a_learner_has_already(lesson):
     names = set()
-    for cell in read(path).cells:
+    for cell in read(lesson.path).cells:
         if cell.cell_type == "code":
             names |= names_bound(cell.source)
         elif re.fullmatch(r"\d\d-ex\d+-solution", cell.id):
@@ -118,10 +115,9 @@ def test_what_a_solution_imports_of_torch_and_pllab_a_learner_has_already(path):
 
 
 @every_lesson
-def test_a_lesson_has_few_cells_and_asks_for_a_prediction(path):
-    cells = read(path).cells
-    assert len(cells) <= MOST_CELLS
-    assert any(re.search(r"\bpredict\(", cell.source) for cell in code_cells(path))
+def test_a_lesson_has_few_cells_and_asks_for_a_prediction(lesson):
+    assert len(read(lesson.path).cells) <= MOST_CELLS
+    assert any(re.search(r"\bpredict\(", cell.source) for cell in code_cells(lesson.path))
 
 
 @every_notebook
@@ -228,9 +224,9 @@ def test_a_lesson_reads_no_private_function_of_the_package(path):
 
 
 @every_lesson
-def test_a_question_in_a_picture_is_the_question_that_the_lesson_asks(path):
+def test_a_question_in_a_picture_is_the_question_that_the_lesson_asks(lesson):
     """Pictures of measured numbers are not compared by nbval, so one of an earlier question would stay."""
-    cells = code_cells(path)
+    cells = code_cells(lesson.path)
     pages = [output.get("data", {}).get("text/html", "") for cell in cells for output in cell.outputs]
     asked = [unescape(one) for page in pages for one in re.findall(r"Predict\.</strong> (.*?) \(no guess yet\)", page)]
     source = re.sub(r"\"\s+\"", "", "\n".join(cell.source for cell in cells))
@@ -248,25 +244,23 @@ def test_readme_says_what_the_notebooks_say_between_its_marks(tmp_path):
     assert count == 1 and copy.read_text() == text, "run python -m pllab.lesson.course README.md notebooks"
 
 
-@each_lesson
+@every_lesson
 def test_the_head_says_the_minutes_and_links_what_the_lesson_needs(lesson):
-    needs = re.findall(r"^\*\*Needs\*\* (.*)$", read(lesson.path).cells[0].source, re.MULTILINE)
-    assert lesson.number >= GUIDES or len(needs) == 1
-    for line in needs:
-        assert line.startswith(f"{' and '.join(map(str, lesson.sittings))} minutes")
-        assert ("in two sittings" in line) == (len(lesson.sittings) == 2)
-        assert sorted(set(re.findall(r"\]\((\d\d)_\w+\.ipynb\)", line))) == list(lesson.needs)
-        linked = re.sub(r"\[[^]]*\]\([^)]*\)", "", line)
-        assert not re.search(r"\blessons? \d\d", linked), "link every lesson that is needed"
+    (line,) = re.findall(r"^\*\*Needs\*\* (.*)$", read(lesson.path).cells[0].source, re.MULTILINE)
+    assert line.startswith(f"{' and '.join(map(str, lesson.sittings))} minutes")
+    assert ("in two sittings" in line) == (len(lesson.sittings) == 2)
+    assert sorted(set(re.findall(r"\]\((\d\d)_\w+\.ipynb\)", line))) == list(lesson.needs)
+    linked = re.sub(r"\[[^]]*\]\([^)]*\)", "", line)
+    assert not re.search(r"\blessons? \d\d", linked), "link every lesson that is needed"
 
 
-@each_lesson
+@every_lesson
 def test_a_lesson_needs_earlier_lessons_that_are_there(lesson):
-    assert set(lesson.needs) <= {other.number for other in COURSE if other.number < lesson.number}
-    assert bool(lesson.needs) == ("00" < lesson.number < GUIDES), "only lesson 00 and the guides need none"
+    assert set(lesson.needs) <= {other.number for other in LESSONS if other.number < lesson.number}
+    assert bool(lesson.needs) == (lesson.number > "00"), "only lesson 00 needs none"
 
 
-@each_lesson
+@every_lesson
 def test_a_promise_completes_the_sentence_you_will(lesson):
     assert re.fullmatch(r"[a-z].*[^.\s|]", lesson.promise), lesson.promise
     assert all(minutes % 5 == 0 for minutes in lesson.sittings)
@@ -296,17 +290,15 @@ def sittings_of(lesson):
     return told
 
 
-@each_lesson
+@every_lesson
 def test_a_sitting_promises_what_reading_running_and_exercises_need(lesson):
-    if lesson.number >= GUIDES:
-        return
     for (words, runs, exercises), minutes in zip(sittings_of(lesson), lesson.sittings, strict=True):
         assert words / WORDS_A_MINUTE + runs + exercises <= minutes <= MOST_MINUTES
         assert words <= MOST_WORDS
 
 
 def test_every_code_cell_says_whether_its_output_is_compared_and_at_least_half_are():
-    tags = {cell.id: set(cell.metadata.get("tags", [])) for lesson in COURSE for cell in code_cells(lesson.path)}
+    tags = {cell.id: set(cell.metadata.get("tags", [])) for path in NOTEBOOKS for cell in code_cells(path)}
     assert not [name for name, ours in tags.items() if len({COMPARED, IGNORED} & ours) != 1]
     assert sum(COMPARED in ours for ours in tags.values()) >= len(tags) / 2
 
