@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from textwrap import shorten
 
-from pllab.arguments import require
+from pllab.arguments import Lines, require
 from pllab.autopsy import CAUSES, Call, Record, lateness, read_records, wait_for_graph
 from pllab.comm.fork_server import warm_server
 from pllab.comm.processes import Child, end_children, how_it_ended
@@ -181,23 +181,8 @@ def _with_end(record: Record, code: int | None) -> Record:
     return replace(record, state=how_it_ended(code)) if killed else record
 
 
-@dataclass(frozen=True)
-class Mark:
-    """Which parts of a diagnosis are right."""
-
-    rank: bool
-    call: bool
-    cause: bool
-
-    def __repr__(self) -> str:
-        if all((self.rank, self.call, self.cause)):
-            return "right: rank, call and cause"
-        told = ", ".join(f"{name} {'right' if good else 'not yet'}" for name, good in asdict(self).items())
-        return f"{told}. Look for the first thing in which one rank differs: a call, what it caught, a NaN, its times."
-
-
-def mark(visit: Visit, *, rank: int, call: int, cause: str) -> Mark:
-    """Mark a diagnosis of a visit: the rank at fault, the number of its call, and the cause.
+def mark(visit: Visit, *, rank: int, call: int, cause: str) -> Lines:
+    """Mark a diagnosis of a visit: say which of rank, call and cause are right.
 
     The call is the first one of that rank that the fault changed; if a thread or a loop ended early, it is the first
     missing call.
@@ -208,4 +193,10 @@ def mark(visit: Visit, *, rank: int, call: int, cause: str) -> Mark:
     require(cause in CAUSES, f"there is no cause {cause!r}; choose one of {', '.join(CAUSES)}")
     truth = visit._truth
     assert truth is not None, "a visit comes from admit"
-    return Mark(rank == truth.rank, call == truth.call, cause == truth.cause)
+    if truth == (rank, call, cause):
+        return Lines("right: rank, call and cause")
+    pairs = zip(truth._fields, truth, (rank, call, cause), strict=True)
+    told = ", ".join(f"{name} {'right' if right == given else 'not yet'}" for name, right, given in pairs)
+    return Lines(
+        f"{told}. Look for the first thing in which one rank differs: a call, what it caught, a NaN, its times."
+    )

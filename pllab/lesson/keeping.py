@@ -17,14 +17,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
 from types import FunctionType, ModuleType
 from typing import Any
 
-from pllab.arguments import require
+from pllab.arguments import Lines, require
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
 from pllab.lesson.extraction import body_of
@@ -90,33 +89,22 @@ def mine(exercise_id: str) -> Any:
     return resolve_name(f"pllab.{exercise.package[0]}")
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Where the learner's parts come from, a row for each exercise.
+def parts(*exercise_ids: str) -> Lines:
+    """Say of each exercise whether its part is the learner's, borrowed from the package, or not there yet.
 
-    Example, as text:
+    Example:
 
         05.1 The same start      yours: broadcast_parameters
         05.2 The same gradient   borrowed from the package: pllab.parallel.average_gradients
     """
-
-    rows: tuple[tuple[str, str], ...]
-
-    def __repr__(self) -> str:
-        width = max((len(what) for what, _ in self.rows), default=0)
-        return "\n".join(f"{what:{width}}   {whose}" for what, whose in self.rows)
-
-
-def parts(*exercise_ids: str) -> Parts:
-    """Say of each exercise whether its part is the learner's, borrowed from the package, or not there yet."""
-    names = _names()
-    rows = []
+    names, rows = _names(), dict[str, str]()
     for exercise in map(find, exercise_ids):
         whose = f"yours: {names[exercise.id]}" if exercise.id in names else "not there yet"
         if exercise.id not in names and exercise.package and exercise.lends:
             whose = f"borrowed from the package: pllab.{exercise.package[0]}"
-        rows.append((f"{exercise.id} {exercise.title}", whose))
-    return Parts(tuple(rows))
+        rows[f"{exercise.id} {exercise.title}"] = whose
+    width = max(map(len, rows), default=0)
+    return Lines("\n".join(f"{what:{width}}   {whose}" for what, whose in rows.items()))
 
 
 _APART = "\n\n"  # begins the text of each definition; imports and constants stand above them

@@ -24,7 +24,7 @@ from pllab.lesson.grading import Sheet, exercises_in, grade, points_of
 from pllab.lesson.packing import InCells
 from pllab.lesson.sandbox import Limits
 from pllab.lesson.verdict import Verdict, refusal
-from tests.lesson.handed_in import FENCED, generated, hand_in
+from tests.lesson.handed_in import FENCED, hand_in, hand_in_variants
 from tests.lesson.hostile import HOSTILE, SHARE
 
 RIGHT = f"def my_share(items, rank, world_size):\n    {SHARE}"
@@ -336,10 +336,6 @@ def test_the_deadline_is_the_teachers_or_else_the_exercises_also_when_it_is_trie
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("lesson", ["04", "05", "10"])
-def test_the_verdict_is_that_of_the_notebook(tmp_path, lesson):
-    """Each exercise with a right variant and with a wrong one, whose hint is known."""
-    paths = {kind: generated(tmp_path / f"{kind}.ipynb", lesson, kind) for kind in ("RIGHT", "WRONG")}
-    right, wrong = graded(*(path for path, _ in paths.values()), limits=Limits(fenced=FENCED))
-    assert set(in_words(right)) == {"right"}
-    seen = {one.exercise.id: one.hint_id for one in wrong.verdicts}
-    assert seen == paths["WRONG"][1]
+def test_right_solutions_of_a_lesson_have_all_points(tmp_path, lesson):
+    (sheet,) = graded(hand_in_variants(tmp_path / "a.ipynb", lesson), limits=Limits(fenced=FENCED))
+    assert sheet.points == sheet.of > 0, str(sheet)
