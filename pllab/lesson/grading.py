@@ -87,18 +87,21 @@ def grade(notebooks: Sequence[Path], limits: Limits) -> Iterator[Sheet]:
     folders = {path.resolve().parent for path in notebooks}  # of all that was handed in: no submission sees another
     for path in notebooks:
         try:
-            exercises, source = exercises_in(path)
+            sheet = Sheet(str(path), tuple(_verdicts(path, limits, folders)))
         except ValueError as error:
-            yield Sheet(str(path), problem=str(error))
-            continue
-        verdicts = []
-        for exercise in exercises:
-            solution = InCells(exercise.id, source)
-            verdict = _judged(exercise, solution, limits, folders)
-            if verdict.outcome is Outcome.UNDECIDED:
-                verdict = _judged(exercise, solution, limits, folders)
-            verdicts.append(verdict)
-        yield Sheet(str(path), tuple(verdicts))
+            sheet = Sheet(str(path), problem=str(error))
+        yield sheet
+
+
+def _verdicts(path: Path, limits: Limits, hidden: set[Path]) -> Iterator[Verdict]:
+    """The verdict on each exercise of a notebook; what is undecided is tried once more."""
+    exercises, source = exercises_in(path)
+    for exercise in exercises:
+        solution = InCells(exercise.id, source)
+        verdict = _judged(exercise, solution, limits, hidden)
+        if verdict.outcome is Outcome.UNDECIDED:
+            verdict = _judged(exercise, solution, limits, hidden)
+        yield verdict
 
 
 def _judged(exercise: Exercise, solution: InCells, limits: Limits, hidden: set[Path]) -> Verdict:
