@@ -14,7 +14,6 @@ def grade_notebooks(
     timeout_s: float | None = None,
     memory_gib: float = 4.0,
     processes: int = 40,
-    jobs: int = 2,
     unfenced: bool = False,
 ) -> int:
     """Grade notebooks of lessons: every exercise is checked as the notebook checks it, for as many points as dots.
@@ -25,7 +24,6 @@ def grade_notebooks(
         timeout_s: Seconds that the check of one exercise may take; by default the exercise's own deadline.
         memory_gib: GiB that all processes of one solution may take together.
         processes: Processes that one solution may have at a time; a rank counts twice.
-        jobs: Submissions that are graded at a time.
         unfenced: Run them without bubblewrap, in a container that has nothing to lose.
 
     Returns:
@@ -42,15 +40,14 @@ def grade_notebooks(
         require(1 <= timeout_s <= 3600, f"--timeout-s is {timeout_s:g}; give 1 to 3600 seconds")
     require(0.25 <= memory_gib <= 1024, f"--memory-gib is {memory_gib:g}; give 0.25 to 1024, ranks need some room")
     require(4 <= processes <= 1000, f"--processes is {processes}; give 4 to 1000, a check with three ranks needs 8")
-    from pllab.lesson.grading import Sheet, grade  # torch takes seconds, and wrong flags are told before
+    from pllab.lesson.grading import grade  # torch takes seconds, and wrong flags are told before
     from pllab.lesson.sandbox import Limits
 
-    def tell(sheet: Sheet) -> None:
-        print(f"{printable(sheet.notebook)} is graded", file=sys.stderr)
-
     start = time.monotonic()
-    limits = Limits(int(memory_gib * (1 << 30)), processes, timeout_s, fenced=not unfenced)
-    sheets = grade(notebooks, limits, jobs, tell)
+    sheets = []
+    for sheet in grade(notebooks, Limits(int(memory_gib * (1 << 30)), processes, timeout_s, fenced=not unfenced)):
+        print(f"{printable(sheet.notebook)} is graded", file=sys.stderr)
+        sheets.append(sheet)
     if json:
         print(dumps({"submissions": [sheet.to_json() for sheet in sheets]}, indent=1))
     else:

@@ -15,14 +15,13 @@ from itertools import takewhile
 from pathlib import Path
 from textwrap import shorten
 
-from pllab.arguments import require
+from pllab.arguments import Lines, require
 from pllab.autopsy import CAUSES, Call, Record, lateness, read_records, wait_for_graph
 from pllab.comm.fork_server import warm_server
 from pllab.comm.processes import Child, end_children, how_it_ended
 from pllab.lesson.faults import CALLS_PER_STEP, Fault, Truth
 
-_PATIENCE_S = 1.2  # without a new call while the records are written; a straggler takes 0.4 s
-_BEATS = 6  # how often each record must have been written meanwhile
+_BEATS = 13  # how often each record must have been written without a new call, in 1.2 s; a straggler takes 0.4 s
 _LATE_S = 30.0
 _ENTRY = "pllab.lesson.ward_training:run_rank"
 _CELL = "border:1px solid #999999;padding:4px 6px;text-align:left;vertical-align:top;white-space:pre"
@@ -139,7 +138,7 @@ def admit(ward: str | None = None, seed: int = 0) -> Visit:
 def _watch(folder: Path, ranks: Sequence[Child]) -> bool:
     """Wait until all ranks have ended, or none has made a call for some time; return whether they are stuck."""
     files = [folder / f"flight-{number}.json" for number in range(len(ranks))]
-    end, since, seen = time.monotonic() + _LATE_S, time.monotonic(), [-1] * len(ranks)
+    end, seen = time.monotonic() + _LATE_S, [-1] * len(ranks)
     beats = [set[int]() for _ in ranks]
     while time.monotonic() < end:
         running = [number for number, rank in enumerate(ranks) if rank.poll() is None]
@@ -147,11 +146,11 @@ def _watch(folder: Path, ranks: Sequence[Child]) -> bool:
             return False
         now = [_progress(file) for file in files]
         if now != seen or -1 in now:
-            since, seen, beats = time.monotonic(), now, [set() for _ in ranks]
+            seen, beats = now, [set() for _ in ranks]
         for number in running:
             with suppress(OSError):
                 beats[number].add(files[number].stat().st_mtime_ns)
-        if time.monotonic() - since > _PATIENCE_S and all(len(beats[number]) >= _BEATS for number in running):
+        if all(len(beats[number]) >= _BEATS for number in running):
             return True
         time.sleep(0.05)
     return True
@@ -182,23 +181,8 @@ def _with_end(record: Record, code: int | None) -> Record:
     return replace(record, state=how_it_ended(code)) if killed else record
 
 
-@dataclass(frozen=True)
-class Mark:
-    """Which parts of a diagnosis are right."""
-
-    rank: bool
-    call: bool
-    cause: bool
-
-    def __repr__(self) -> str:
-        if all((self.rank, self.call, self.cause)):
-            return "right: rank, call and cause"
-        told = ", ".join(f"{name} {'right' if good else 'not yet'}" for name, good in asdict(self).items())
-        return f"{told}. Look for the first thing in which one rank differs: a call, what it caught, a NaN, its times."
-
-
-def mark(visit: Visit, *, rank: int, call: int, cause: str) -> Mark:
-    """Mark a diagnosis of a visit: the rank at fault, the number of its call, and the cause.
+def mark(visit: Visit, *, rank: int, call: int, cause: str) -> Lines:
+    """Mark a diagnosis of a visit: say which of rank, call and cause are right.
 
     The call is the first one of that rank that the fault changed; if a thread or a loop ended early, it is the first
     missing call.
@@ -209,4 +193,10 @@ def mark(visit: Visit, *, rank: int, call: int, cause: str) -> Mark:
     require(cause in CAUSES, f"there is no cause {cause!r}; choose one of {', '.join(CAUSES)}")
     truth = visit._truth
     assert truth is not None, "a visit comes from admit"
-    return Mark(rank == truth.rank, call == truth.call, cause == truth.cause)
+    if truth == (rank, call, cause):
+        return Lines("right: rank, call and cause")
+    pairs = zip(truth._fields, truth, (rank, call, cause), strict=True)
+    told = ", ".join(f"{name} {'right' if right == given else 'not yet'}" for name, right, given in pairs)
+    return Lines(
+        f"{told}. Look for the first thing in which one rank differs: a call, what it caught, a NaN, its times."
+    )

@@ -11,13 +11,13 @@ A lesson of two sittings says in its text where the second begins.
 """
 
 import json
-import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pllab.arguments import plain_file, require
+from pllab.lesson.exercise import exercises_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +48,15 @@ def read_lesson(path: Path) -> Lesson:
     Example: `read_lesson(Path("notebooks/09_workers_and_pipe.ipynb")).sittings` -> (60, 60).
     """
     notebook, number = json.loads(plain_file(path).read_text(encoding="utf-8")), path.name[:2]
-    cells, about = notebook["cells"], notebook["metadata"]["pllab"]
+    about = notebook["metadata"]["pllab"]
     return Lesson(
         path=path,
         number=number,
-        title="".join(cells[0]["source"]).partition("\n")[0].removeprefix(f"# {number} ").strip(),
+        title="".join(notebook["cells"][0]["source"]).partition("\n")[0].removeprefix(f"# {number} ").strip(),
         sittings=tuple(about["minutes"]),
         needs=tuple(about.get("needs", ())),
         promise=about["promise"],
-        num_exercises=sum(bool(re.fullmatch(rf"{number}-ex\d+-stub", cell["id"])) for cell in cells),
+        num_exercises=len(exercises_of(number)),
     )
 
 
@@ -71,19 +71,9 @@ def read_course(folder: Path) -> tuple[Lesson, ...]:
     return lessons
 
 
-def fill(text: str, lessons: Iterable[Lesson]) -> str:
-    """The text with the table of lessons between its marks.
-
-    Example: `fill(Path("README.md").read_text(), read_course(Path("notebooks")))` is README again, if it is up to date.
-    """
-    from pllab.bench.document import between_marks  # the bench loads slowly
-
-    return between_marks(text, "lessons", lambda _: table_of_lessons(lessons, "notebooks/"))
-
-
 def table_of_lessons(lessons: Iterable[Lesson], folder: str) -> str:
     """A row for each lesson, in Markdown; its link is the notebook's name behind `folder`, as in "notebooks/"."""
-    from pllab.bench.document import table
+    from pllab.bench.document import table  # the bench loads slowly
 
     rows = [
         (f"[{one.number} {one.title}]({folder}{one.path.name})", " + ".join(map(str, one.sittings)), one.promise)
@@ -93,8 +83,11 @@ def table_of_lessons(lessons: Iterable[Lesson], folder: str) -> str:
 
 
 def main(file: Path, folder: Path) -> None:
-    """Write the table of lessons into a file, from a folder of notebooks."""
-    file.write_text(fill(file.read_text(encoding="utf-8"), read_course(folder)), encoding="utf-8")
+    """Write the table of lessons between its marks in a file, from a folder of notebooks."""
+    from pllab.bench.document import between_marks
+
+    lessons = table_of_lessons(read_course(folder), "notebooks/")
+    file.write_text(between_marks(file.read_text(encoding="utf-8"), "lessons", lambda _: lessons), encoding="utf-8")
 
 
 if __name__ == "__main__":

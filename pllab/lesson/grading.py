@@ -1,25 +1,22 @@
 """Grade notebooks: the checks of the lessons with points, and limits on what a submission may take.
 
     grade            reads the notebook's cells as text; runs no foreign code
-      a sandbox      for each notebook, with limits
+      a sandbox      for each exercise, with limits
         answering    the process that makes the function of an exercise's cells and calls it, as in the notebook, with
                      its ranks; the cases run outside
 
 A notebook's own outputs are not read. An exercise counts as many points as its difficulty, all or none. What could not
-be decided is tried once more at the end, alone.
+be decided is tried once more.
 """
 
 import json
 import re
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pllab.arguments import printable, require
 from pllab.lesson.asking import judge
@@ -77,12 +74,8 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
     return head | points | {"hint_id": verdict.hint_id, "hint": verdict.first.hint}
 
 
-def grade(
-    notebooks: Sequence[Path], limits: Limits, jobs: int = 1, on_sheet: Callable[[Sheet], None] | None = None
-) -> list[Sheet]:
-    """Grade notebooks, `jobs` at a time, and return their sheets in the order of the notebooks.
-
-    on_sheet: is called with each sheet when it is there, in any order, before what was undecided is tried again.
+def grade(notebooks: Sequence[Path], limits: Limits) -> Iterator[Sheet]:
+    """Grade notebooks, one after the other: the cases of a check seed one random generator.
 
     Raises:
         RuntimeError: this system is no Linux, or has no bubblewrap that could start.
@@ -91,63 +84,34 @@ def grade(
         raise RuntimeError(f"grade limits its submissions as Linux can, and this is {sys.platform}; grade on Linux")
     if limits.fenced:
         require_bubblewrap()
-    graders = _Graders(limits, threading.Lock(), {path.resolve().parent for path in notebooks}, threading.Event())
-    with ThreadPoolExecutor(jobs) as pool:
+    folders = {path.resolve().parent for path in notebooks}  # of all that was handed in: no submission sees another
+    for path in notebooks:
         try:
-            sheets = list(pool.map(partial(_sheet, graders, on_sheet), notebooks))
-        except BaseException:  # the pool waits for what it has begun
-            graders.stopped.set()
-            raise
-    return [_again(graders, path, sheet) for path, sheet in zip(notebooks, sheets, strict=True)]
+            sheet = Sheet(str(path), tuple(_verdicts(path, limits, folders)))
+        except ValueError as error:
+            sheet = Sheet(str(path), problem=str(error))
+        yield sheet
 
 
-class _Graders(NamedTuple):
-    """What submissions graded at the same time share; cases seed one random generator, so they run one at a time."""
-
-    limits: Limits
-    judging: threading.Lock
-    folders: set[Path]  # of all that was handed in: no submission sees another
-    stopped: threading.Event  # by Ctrl-C
-
-
-def _sheet(graders: _Graders, on_sheet: Callable[[Sheet], None] | None, path: Path) -> Sheet:
-    try:
-        sheet = Sheet(str(path), tuple(_verdicts(graders, path)))
-    except ValueError as error:
-        sheet = Sheet(str(path), problem=str(error))
-    if on_sheet is not None:
-        on_sheet(sheet)
-    return sheet
-
-
-def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
-    """The sheet with its undecided exercises tried once more."""
-    if not any(verdict.outcome is Outcome.UNDECIDED for verdict in sheet.verdicts):
-        return sheet
-    return replace(sheet, verdicts=tuple(_verdicts(graders, path, sheet.verdicts)))
-
-
-def _verdicts(graders: _Graders, path: Path, earlier: Sequence[Verdict | None] = ()) -> Iterator[Verdict]:
-    """The verdicts on a notebook in one sandbox; an earlier one stays if it was decided."""
+def _verdicts(path: Path, limits: Limits, hidden: set[Path]) -> Iterator[Verdict]:
+    """The verdict on each exercise of a notebook; what is undecided is tried once more."""
     exercises, source = exercises_in(path)
-    with Sandbox(graders.limits, graders.folders, graders.stopped) as sandbox:
-        for exercise, verdict in zip(exercises, earlier or [None] * len(exercises), strict=True):
-            if graders.stopped.is_set():
-                raise ValueError("grading was stopped")
-            if verdict is None or verdict.outcome is Outcome.UNDECIDED:
-                verdict = _judged(graders, sandbox, exercise, InCells(exercise.id, source))
-            yield verdict
+    for exercise in exercises:
+        solution = InCells(exercise.id, source)
+        verdict = _judged(exercise, solution, limits, hidden)
+        if verdict.outcome is Outcome.UNDECIDED:
+            verdict = _judged(exercise, solution, limits, hidden)
+        yield verdict
 
 
-def _judged(graders: _Graders, sandbox: Sandbox, exercise: Exercise, solution: InCells) -> Verdict:
-    """One exercise; whatever goes wrong affects only this exercise."""
-    deadline_s = graders.limits.timeout_s or exercise.deadline_s
+def _judged(exercise: Exercise, solution: InCells, limits: Limits, hidden: set[Path]) -> Verdict:
+    """One try at an exercise; whatever goes wrong affects only this exercise."""
+    deadline_s = limits.timeout_s or exercise.deadline_s
+    sandbox = Sandbox(limits, hidden)
     try:
-        sandbox.sweep()
-        sandbox.breach = ""
-        folder = Path(tempfile.mkdtemp(dir=sandbox.scratch))
-        with graders.judging:
-            verdict = judge(exercise, solution, sandbox.server(), folder, deadline_s)
+        with sandbox:
+            folder = Path(tempfile.mkdtemp(dir=sandbox.scratch))
+            verdict = judge(exercise, solution, sandbox.server, folder, deadline_s)
     except (OSError, RuntimeError) as error:  # the fork server has ended, or the disk is full
         verdict = replace(refusal(exercise, "ended", f"The check ended with: {error}"), outcome=Outcome.UNDECIDED)
     if sandbox.breach and verdict.outcome is not Outcome.RIGHT:

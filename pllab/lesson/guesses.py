@@ -9,7 +9,6 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any
 
 from pllab.files import write_whole
@@ -26,7 +25,6 @@ _WHAT_TO_DO = (
     "No guess is kept yet: note one on the card of a lesson, a range if you can, and then run the cell that reveals "
     "the answer."
 )
-_CELL = "text-align:left;vertical-align:top;padding:2px 8px"
 
 
 @dataclass(frozen=True)
@@ -67,14 +65,12 @@ class Kept:
             return None
         return max(middle / self.measured, self.measured / middle)
 
-    def cells(self) -> tuple[str, str, str, str, str]:
-        """Outcome, question, guess, measurement and factor, as text."""
-        told = f"{write_number(self.measured)} {self.unit}"
-        if self.spread is not None:
-            told += f" ({write_ends(self.spread)})"
-        factor = "" if self.factor is None else f"{self.factor:.2f}"
-        outcome = "held" if self.held else "missed"
-        return outcome, self.question, f"{write_ends(self.guess)} {self.unit}", f"{told}, {self.engine}", factor
+    def __str__(self) -> str:
+        spread = "" if self.spread is None else f" ({write_ends(self.spread)})"
+        factor = "" if self.factor is None else f", factor {self.factor:.2f}"
+        measured = f"{write_number(self.measured)} {self.unit}{spread}, {self.engine}{factor}"
+        outcome, guess = "held" if self.held else "missed", f"{write_ends(self.guess)} {self.unit}"
+        return f"{outcome}: {self.question} guess {guess}, measured {measured}"
 
 
 @dataclass(frozen=True)
@@ -107,25 +103,7 @@ class Calibration:
         return words
 
     def __repr__(self) -> str:
-        rows = [
-            f"{outcome}: {question} guess {guess}, measured {told}" + (f", factor {factor}" if factor else "")
-            for outcome, question, guess, told, factor in (one.cells() for one in self.kept)
-        ]
-        return "\n".join([" ".join(self.sentences()), *rows])
-
-    def _repr_html_(self) -> str:
-        said = f'<p role="status">{escape(" ".join(self.sentences()))}</p>'
-        if not self.kept:
-            return said
-        head = "".join(f'<th scope="col" style="{_CELL}">{name}</th>' for name in _COLUMNS)
-        rows = "".join(
-            "<tr>" + "".join(f'<td style="{_CELL}">{escape(text)}</td>' for text in one.cells()) + "</tr>"
-            for one in self.kept
-        )
-        return f"{said}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-_COLUMNS = ("outcome", "question", "guess", "measured", "factor off")
+        return "\n".join([" ".join(self.sentences()), *map(str, self.kept)])
 
 
 def calibration() -> Calibration:

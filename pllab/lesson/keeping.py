@@ -10,24 +10,20 @@ file. So a solution works as before when another one is replaced.
 
 import ast
 import builtins
-import functools
 import importlib
 import linecache
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from html import escape
 from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
 from types import FunctionType, ModuleType
 from typing import Any
 
-from pllab.arguments import require
+from pllab.arguments import Lines, require
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
 from pllab.lesson.extraction import body_of
@@ -42,16 +38,10 @@ What you write above the first solution stays.
 _MARK = re.compile(r"^# ={4} (\d\d\.\d+) .*: (\w+) ={4}$", re.MULTILINE)
 
 
-@functools.lru_cache(maxsize=1)
-def _temporary() -> "tempfile.TemporaryDirectory[str]":
-    return tempfile.TemporaryDirectory(prefix="pllab-home-")
-
-
 def home() -> Path:
-    """The learner's folder: what PLLAB_HOME names; a temporary one under CI; by default the current folder."""
-    if named_folder := os.environ.get("PLLAB_HOME"):
-        return Path(os.path.expanduser(named_folder))  # noqa: PTH111 - Path's own raises for a user who is not there
-    return Path(_temporary().name) if os.environ.get("CI") else Path.cwd()
+    """The learner's folder: what PLLAB_HOME names; by default the current one."""
+    named_folder = os.environ.get("PLLAB_HOME") or Path.cwd()
+    return Path(os.path.expanduser(named_folder))  # noqa: PTH111 - Path's own raises for a user who is not there
 
 
 def _file() -> Path:
@@ -61,12 +51,15 @@ def _file() -> Path:
 def keep(exercise: Exercise, solution: Any) -> str:
     """Write an accepted solution into `my_pllab.py`; return a sentence for the verdict."""
     try:
-        sections, piece = _read(), _piece(solution)
+        name = getattr(solution, "__name__", "")
+        require(name.isidentifier(), "it has no name; define it with def or class")
+        sections, code = _read(), dict[str, str]()
+        _collect(solution, code)
         before = "".join(sections.values())
         head = sections.pop("").rstrip()
-        borrowed = re.compile(rf"^from pllab\.\S+ import {piece.name}\n", re.MULTILINE)  # by other solutions, until now
+        borrowed = re.compile(rf"^from pllab\.\S+ import {name}\n", re.MULTILINE)  # by other solutions, until now
         sections = {key: borrowed.sub("", body) for key, body in sections.items()}
-        earlier, new = sections.get(exercise.id, ""), _section(exercise, piece, sections)
+        earlier, new = sections.get(exercise.id, ""), _section(exercise, name, code, sections)
         sections[exercise.id] = new
         after = "\n\n".join([head, *(sections[key].strip() for key in sorted(sections))]) + "\n"
         lost = _lost(before, after)
@@ -96,69 +89,36 @@ def mine(exercise_id: str) -> Any:
     return resolve_name(f"pllab.{exercise.package[0]}")
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Where the learner's parts come from, a row for each exercise.
+def parts(*exercise_ids: str) -> Lines:
+    """Say of each exercise whether its part is the learner's, borrowed from the package, or not there yet.
 
-    Example, as text:
+    Example:
 
         05.1 The same start      yours: broadcast_parameters
         05.2 The same gradient   borrowed from the package: pllab.parallel.average_gradients
     """
-
-    rows: tuple[tuple[str, str], ...]
-
-    def __str__(self) -> str:
-        width = max((len(what) for what, _ in self.rows), default=0)
-        return "\n".join(f"{what:{width}}   {whose}" for what, whose in self.rows)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f'<tr><th scope="row" style="text-align:left">{escape(what)}</th>'
-            f'<td style="text-align:left">{escape(whose)}</td></tr>'
-            for what, whose in self.rows
-        )
-        return f"<table><tbody>{cells}</tbody></table>"
-
-
-def parts(*exercise_ids: str) -> Parts:
-    """Say of each exercise whether its part is the learner's, borrowed from the package, or not there yet."""
-    names = _names()
-    rows = []
+    names, rows = _names(), dict[str, str]()
     for exercise in map(find, exercise_ids):
         whose = f"yours: {names[exercise.id]}" if exercise.id in names else "not there yet"
         if exercise.id not in names and exercise.package and exercise.lends:
             whose = f"borrowed from the package: pllab.{exercise.package[0]}"
-        rows.append((f"{exercise.id} {exercise.title}", whose))
-    return Parts(tuple(rows))
+        rows[f"{exercise.id} {exercise.title}"] = whose
+    width = max(map(len, rows), default=0)
+    return Lines("\n".join(f"{what:{width}}   {whose}" for what, whose in rows.items()))
 
 
-@dataclass
-class KeptCode:
-    """A definition with what it needs from its notebook: imports and constants, a line each, and other definitions."""
-
-    name: str
-    lines: list[str] = field(default_factory=list)
-    definitions: dict[str, str] = field(default_factory=dict)  # by name, what is used before what uses it
+_APART = "\n\n"  # begins the text of each definition; imports and constants stand above them
 
 
-def _piece(solution: Any) -> KeptCode:
-    piece = KeptCode(getattr(solution, "__name__", ""))
-    require(piece.name.isidentifier(), "it has no name; define it with def or class")
-    _collect(solution, piece)
-    return piece
-
-
-def _collect(thing: Any, piece: KeptCode) -> None:
+def _collect(thing: Any, code: dict[str, str]) -> None:
+    """Add a definition to the code by name, after all that it needs from its notebook."""
     source, names = source_of(thing), namespace_of(thing)
-    piece.definitions.setdefault(thing.__name__, "")  # it may use itself
+    code.setdefault(thing.__name__, "")  # it may use itself
     for name in names_read(source):
-        if name in names and name not in piece.definitions and not _is_pythons(name, names[name]):
-            _need(name, names[name], thing, piece)
-    del piece.definitions[thing.__name__]
-    piece.definitions[thing.__name__] = source
+        if name in names and name not in code and not _is_pythons(name, names[name]):
+            _need(name, names[name], thing, code)
+    del code[thing.__name__]
+    code[thing.__name__] = _APART + source
 
 
 def _is_pythons(name: str, value: Any) -> bool:
@@ -166,21 +126,21 @@ def _is_pythons(name: str, value: Any) -> bool:
     return name.startswith("__") or value is getattr(builtins, name, _is_pythons)
 
 
-def _need(name: str, value: Any, by: Any, piece: KeptCode) -> None:
+def _need(name: str, value: Any, by: Any, code: dict[str, str]) -> None:
     """Add what one name stands for: a module, something from another module, a definition beside it, or a constant."""
     original = getattr(value, "__name__", name)
     alias = "" if original == name else f" as {name}"
     if isinstance(value, ModuleType):
-        piece.lines.append(f"import {original}{alias}")
+        code[name] = f"import {original}{alias}"
     elif _is_definition(value) and value.__module__ in ("my_pllab", "__main__", by.__module__):
-        if value.__module__ != "my_pllab" and original not in piece.definitions:  # that is in the file already
-            _collect(value, piece)
+        if value.__module__ != "my_pllab" and original not in code:  # that is in the file already
+            _collect(value, code)
         if alias:
-            piece.definitions[name] = f"{name} = {original}"
+            code[name] = f"{_APART}{name} = {original}"
     elif module := _home_of(value, name):
-        piece.lines.append(f"from {module} import {original}{alias}")
+        code[name] = f"from {module} import {original}{alias}"
     else:
-        piece.lines.append(f"{name} = {_literal(name, value)}")
+        code[name] = f"{name} = {_literal(name, value)}"
 
 
 def _is_definition(value: Any) -> bool:
@@ -232,23 +192,18 @@ def _cells_run() -> list[str]:
     return list(shell.history_manager.input_hist_raw) if shell else []
 
 
-def _section(exercise: Exercise, piece: KeptCode, sections: dict[str, str]) -> str:
+def _section(exercise: Exercise, solution: str, code: dict[str, str], sections: dict[str, str]) -> str:
     """The text of one exercise in the file; another one's solution is not repeated, nor imported from the package."""
     others = {key: body for key, body in sections.items() if key != exercise.id}
     elsewhere = {name: (key, made) for key, body in others.items() for name, made in _meanings(body)}
-    solutions = {name for body in others.values() for _, name in _MARK.findall(body)} & set(elsewhere) - {piece.name}
-    head = [
-        line
-        for line in dict.fromkeys(piece.lines)
-        if not (line.startswith("from pllab.") and line.split()[-1] in solutions)
-    ]
-    for name, made in _meanings("\n".join([*head, *piece.definitions.values()])):
+    solutions = {name for body in others.values() for _, name in _MARK.findall(body)} & set(elsewhere) - {solution}
+    own = [text for name, text in code.items() if name not in solutions or not text.startswith(("from pllab.", _APART))]
+    for name, made in _meanings("\n".join(own)):
         key, other = elsewhere.get(name, ("", made))
         if made != other:
             raise ValueError(f"{key} has another {name}; give one of them another name")
-    definitions = [text for name, text in piece.definitions.items() if name not in solutions]
-    mark = f"# ==== {exercise.id} {exercise.title}: {piece.name} ===="
-    return "\n\n\n".join(["\n".join([mark, *head]), *definitions])
+    mark = f"# ==== {exercise.id} {exercise.title}: {solution} ===="
+    return "\n".join([mark, *sorted(own, key=lambda text: text.startswith(_APART))])
 
 
 def _meanings(text: str) -> Iterator[tuple[str, str]]:

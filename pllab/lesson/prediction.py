@@ -41,6 +41,14 @@ _NO_FOLDER = "no folder of a class is named; set PLLAB_CLASS to one that all can
 class Prediction:
     """A question with an axis, the learner's guess, and later the truth.
 
+    As the last line of a cell it shows a card with two boxes and a button.
+
+    question: what is measured, in one sentence.
+    unit: of the answer.
+    low: the lower end of the axis, in that unit.
+    high: the upper end.
+    counted: the answer is a whole number, so only whole numbers are taken.
+
     Example:
         how_long = predict("Two ranks share a job of 2 s. How long?", unit="s", low=0, high=4)
         how_long.guess = 1.5  # or by the card's button
@@ -168,19 +176,7 @@ class Prediction:
         return {**(self._card._repr_mimebundle_() or {}), "text/plain": self.sentence(), "text/html": html}
 
 
-def predict(question: str, unit: str, low: float, high: float, counted: bool = False) -> Prediction:
-    """Ask before measuring: as the last line of a cell it shows a card with two boxes and a button.
-
-    Example: `predict("How many of three ranks stand still?", unit="ranks", low=0, high=3, counted=True)`.
-
-    Args:
-        question: what is measured, in one sentence.
-        unit: of the answer.
-        low: the lower end of the axis, in that unit.
-        high: the upper end.
-        counted: the answer is a whole number, so only whole numbers are taken.
-    """
-    return Prediction(question, unit, low, high, counted)
+predict = Prediction  # as lessons call it
 
 
 def _draw(asked: Prediction, told: list[tuple[str, float]], spread: tuple[float, float] | None) -> Any:

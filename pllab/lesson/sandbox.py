@@ -7,8 +7,8 @@
           answering, its ranks
 
 A system call that leads out fails, whatever language makes it. When a sandbox ends, all that ran in it ends with its
-first process, its shared memory goes with it, and then its folder. A container is such a wall itself: there the
-same runs without bubblewrap, `fenced=False`.
+first process, its shared memory goes with it, and then its folder: nothing of an exercise is left for the next. A
+container is such a wall itself: there the same runs without bubblewrap, `fenced=False`.
 """
 
 import os
@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -30,7 +29,6 @@ from pllab.comm.fork_server import ForkServer
 from pllab.lesson.checking import PRELOADED
 
 _LOOK_S = 0.1
-_LEAVE_S = 2.0  # how long what has ended may take to leave
 _REMOVE_S = 300.0
 _THREADS_EACH = 100  # more than a rank on a machine with many cores has
 _SLACK_BYTES = 12 << 30  # address space that torch and its threads map and never use
@@ -79,58 +77,39 @@ def require_bubblewrap() -> None:
 
 
 class Sandbox:
-    """One submission's place, as a context; a fork server that has ended is followed by a new one.
+    """The place of one exercise of a submission, as a context; `server` starts processes there.
+
+    Both sides may write in the folder `scratch`; nothing in it is trusted.
 
     Example:
         with Sandbox(Limits()) as sandbox:
-            child = sandbox.server().start(sandbox.scratch, "my_module:main")
+            child = sandbox.server.start(sandbox.scratch, "my_module:main")
             child.wait(20.0)
         sandbox.breach    # "took more than 4 GiB of memory", or empty
 
     hidden: folders that nobody there sees, besides the owner's.
-    stopped: ends what runs there once it is set.
     """
 
-    def __init__(self, limits: Limits, hidden: Iterable[Path] = (), stopped: threading.Event | None = None) -> None:
+    def __init__(self, limits: Limits, hidden: Iterable[Path] = ()) -> None:
         self.breach = ""
-        self._limits, self._hidden, self._stopped = limits, hidden, stopped or threading.Event()
-        self._server: ForkServer | None = None
+        self._limits, self._hidden = limits, hidden
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
         self._home = Path(tempfile.mkdtemp(prefix="pllab-sandbox-")).resolve()
+        self.scratch = self._home / "tmp"
         self.scratch.mkdir()
+        self.server = ForkServer(*PRELOADED, home=self._home, within=self._command())
         self._watcher = threading.Thread(target=self._watch, name="pllab-sandbox", daemon=True)
         self._watcher.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._watcher.join()
-        self._end()
+        self._kill()
+        self.server.end()
         _remove(self._home)
-
-    @property
-    def scratch(self) -> Path:
-        """A folder in which both sides may write; nothing in it is trusted."""
-        return self._home / "tmp"
-
-    def server(self) -> ForkServer:
-        """What starts processes here."""
-        if self._server is None or not self._server.is_alive:
-            self._end()
-            self._server = ForkServer(*PRELOADED, home=self._home, within=self._command())
-        return self._server
-
-    def sweep(self) -> None:
-        """End whatever was left running, and the fork server too if needed or if it was stopped."""
-        if self._server is None:
-            return
-        first, *others = self._processes(self._server) or [None]
-        with suppress(psutil.NoSuchProcess):
-            is_stopped = first is not None and first.status() == psutil.STATUS_STOPPED
-            if psutil.wait_procs(others, timeout=_LEAVE_S)[1] or is_stopped:
-                self._end()
 
     def _command(self) -> list[str]:
         home = self._home
@@ -148,22 +127,18 @@ class Sandbox:
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_S):
-            server = self._server
-            if server is None:
-                continue
-            words = "was stopped" if self._stopped.is_set() else self._too_much(server)
-            if words and server is self._server:
-                self.breach = self.breach or words
-                _kill(server)
+            if words := self._too_much():
+                self.breach = words
+                self._kill()
 
-    def _end(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            _kill(server)
-            server.end()
+    def _kill(self) -> None:
+        """End everything that runs there; behind bubblewrap the end of the first process ends all."""
+        for process in self._processes():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
-    def _too_much(self, server: ForkServer) -> str:
-        processes = self._processes(server)
+    def _too_much(self) -> str:
+        processes = self._processes()[2 if self._limits.fenced else 0 :]  # bubblewrap's own; a name could be anybody's
         if len(processes) > self._limits.num_processes:
             return f"started more than {self._limits.num_processes} processes"
         held = [_held(process) for process in processes]
@@ -174,9 +149,12 @@ class Sandbox:
             return f"took more than {self._limits.memory_bytes / (1 << 30):g} GiB of memory"
         return ""
 
-    def _processes(self, server: ForkServer) -> list[psutil.Process]:
-        """The fork server's Python and the living processes under it, also those whose parents have left."""
-        return _below(server)[2 if self._limits.fenced else 0 :]  # bubblewrap's own; a name could be anybody's
+    def _processes(self) -> list[psutil.Process]:
+        """The first process, and the living ones under it, also those whose parents have left."""
+        with suppress(psutil.NoSuchProcess):
+            first = psutil.Process(self.server.pid)
+            return [first, *first.children(recursive=True)]
+        return []
 
 
 def _hidden(more: Iterable[Path]) -> list[Path]:
@@ -219,14 +197,6 @@ def _led_to(path: Path) -> Iterator[Path]:
     yield path
 
 
-def _below(server: ForkServer) -> list[psutil.Process]:
-    """The first process, and the living ones under it."""
-    with suppress(psutil.NoSuchProcess):
-        first = psutil.Process(server.pid)
-        return [first, *first.children(recursive=True)]
-    return []
-
-
 def _held(process: psutil.Process) -> tuple[int, int]:
     """How many threads a process has, and the bytes that it holds besides files."""
     with suppress(OSError):
@@ -235,13 +205,6 @@ def _held(process: psutil.Process) -> tuple[int, int]:
         numbers = {name: int(number) for name, number in found}
         return numbers.get("Threads", 0), (numbers.get("RssAnon", 0) + numbers.get("RssShmem", 0)) << 10
     return 0, 0
-
-
-def _kill(server: ForkServer) -> None:
-    """End everything that runs there; behind bubblewrap the end of the first process ends all."""
-    for process in _below(server):
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
 
 
 def _remove(folder: Path) -> None:

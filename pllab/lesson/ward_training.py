@@ -83,30 +83,22 @@ def _load(ready: "queue.Queue[torch.Tensor | None]", fault: Fault, rank: int) ->
         for step in range(NUM_STEPS):
             if fault.hits(UNEVEN, rank, step):
                 break
-            ready.put(_batch(torch.randn(4, 47, generator=draw), fault, rank, step))
+            rows = torch.randn(4, 47, generator=draw)
+            if fault.hits(NAN, rank, step):
+                rows[0, 0] = torch.nan
+            if fault.hits(SWALLOWED, rank, step):
+                raise ValueError("row 3 of the file has no label")
+            ready.put(rows)
         ready.put(None)
     except ValueError:
         pass  # "a bad batch is no reason to stop": nobody hears of it, and nobody puts another batch
-
-
-def _batch(rows: torch.Tensor, fault: Fault, rank: int, step: int) -> torch.Tensor:
-    if fault.hits(NAN, rank, step):
-        rows[0, 0] = torch.nan
-    if fault.hits(SWALLOWED, rank, step):
-        raise ValueError("row 3 of the file has no label")
-    return rows
 
 
 def train_in_pairs(fault: Fault, rank: int) -> None:
     """Pairs of ranks exchange activations in every step: the even rank sends first, the odd one receives first."""
     sent, received = torch.randn(8, 16), torch.empty(8, 16)
 
-    def send() -> None:
-        comm.send(sent, rank ^ 1)
-
-    def receive() -> None:
-        comm.receive(received, rank ^ 1)
-
+    send, receive = partial(comm.send, sent, rank ^ 1), partial(comm.receive, received, rank ^ 1)
     for step in range(NUM_STEPS):
         sends_first = rank % 2 == 0 or fault.hits(SENDS, rank, step)
         for exchange in (send, receive) if sends_first else (receive, send):

@@ -38,7 +38,7 @@ SMALL = {
     "compare": "--num-steps 3 --batch-size 8 --n-embd 16 --n-head 2".split(),
     "doctor": [],
     "equivalence": "--ranks 2 --num-steps 1".split(),
-    "grade": ["--jobs", "1", *UNFENCED_FLAG],
+    "grade": UNFENCED_FLAG,
     "import": [],
     "scale": "--world-size 8 --dp 2 --tp 2 --pp 2 --model tiny".split(),
     "student": ["--notebooks", str(ROOT / "notebooks")],

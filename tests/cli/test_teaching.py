@@ -22,7 +22,7 @@ def test_the_table_and_the_json(capsys, tmp_path):
     assert [sheet["exercises"][0]["outcome"] for sheet in sheets] == ["not yet", "right"]
     assert sheets[0]["exercises"][0]["hint_id"]
     assert "right.ipynb is graded" in output.err
-    assert main(["grade", str(right), str(wrong), "--jobs", "1", *UNFENCED_FLAG]) == 0
+    assert main(["grade", str(right), str(wrong), *UNFENCED_FLAG]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{right}   1 of 1 points"
     assert lines[1] == "  00.1  1 of 1  right"
@@ -31,26 +31,26 @@ def test_the_table_and_the_json(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "limits", "jobs"),
+    ("flags", "limits"),
     [
-        ("", Limits(4 << 30, 40, None, fenced=True), 2),
-        ("--memory-gib 0.5 --processes 9 --timeout-s 30 --jobs 3", Limits(1 << 29, 9, 30.0, fenced=True), 3),
-        ("--unfenced --jobs 1", Limits(4 << 30, 40, None, fenced=False), 1),
+        ("", Limits(4 << 30, 40, None, fenced=True)),
+        ("--memory-gib 0.5 --processes 9 --timeout-s 30", Limits(1 << 29, 9, 30.0, fenced=True)),
+        ("--unfenced", Limits(4 << 30, 40, None, fenced=False)),
     ],
 )
-def test_the_limits_are_those_of_the_flags(tmp_path, monkeypatch, flags, limits, jobs):
+def test_the_limits_are_those_of_the_flags(tmp_path, monkeypatch, flags, limits):
     grade = Mock(return_value=[])
     monkeypatch.setattr("pllab.lesson.grading.grade", grade)
     (tmp_path / "a.ipynb").touch()
     main(["grade", str(tmp_path / "a.ipynb"), *flags.split()])
-    assert grade.call_args.args[1:3] == (limits, jobs)
+    assert grade.call_args.args[1] == limits
 
 
 def test_what_is_no_notebook_is_a_sentence_and_a_failure(capsys, tmp_path):
     """A script sees it by the exit code; the names of files are a learner's text too."""
     odd = tmp_path / "a\x1b[2K.ipynb"
     odd.write_text("root:x:0:0")
-    assert main(["grade", str(odd), "--jobs", "1", *UNFENCED_FLAG]) == 1
+    assert main(["grade", str(odd), *UNFENCED_FLAG]) == 1
     output = capsys.readouterr()
     assert "it is no notebook of up to 64 MB; clear its outputs" in output.out
     assert "\x1b" not in output.out + output.err

@@ -9,17 +9,11 @@ from nbformat.v4 import new_code_cell, new_notebook
 from pllab.lesson.exercise import exercises_of
 from pllab.lesson.sandbox import require_bubblewrap
 
-
-def bubblewrap_starts() -> bool:
-    """Whether this machine lets a process have namespaces; CI's does."""
-    try:
-        require_bubblewrap()
-    except RuntimeError:
-        return False
-    return True
-
-
-FENCED = bubblewrap_starts()
+try:
+    require_bubblewrap()
+    FENCED = True  # this machine lets a process have namespaces, as CI's does
+except RuntimeError:
+    FENCED = False
 UNFENCED_FLAG = [] if FENCED else ["--unfenced"]
 
 
@@ -34,28 +28,14 @@ def hand_in(path: Path, *exercises: tuple[str, str, str]) -> Path:
     return path
 
 
-def hand_in_hostile(path: Path, cell: str) -> Path:
-    """Write a notebook with a hostile cell, which knows the folder `victim` beside it and the grades there."""
-    victim = path.parent / "victim"
-    victim.mkdir(exist_ok=True)
-    (victim / "grades.csv").write_text("all")
-    return hand_in(path, ("00.1", f"VICTIM = {str(victim)!r}\n{cell}", "my_share"))
+def hand_in_variants(path: Path, lesson: str) -> Path:
+    """Write a lesson's notebook with right solutions.
 
-
-def generated(path: Path, lesson: str, kind: str) -> tuple[Path, dict[str, str]]:
-    """Write a lesson's notebook with its first RIGHT or WRONG solutions; return the hint ids that are expected.
-
-    The cell is the whole file of variants or mutants, of which grading runs what the function needs.
+    The cell is the whole file of variants, of which grading runs what the function needs.
     """
-    module = import_module(f"tests.lesson.{'variants' if kind == 'RIGHT' else 'mutants'}_{lesson}")
-    source = Path(str(module.__file__)).read_text()
-    hints, done = {}, []
-    for exercise in exercises_of(lesson):
-        if kind == "RIGHT":  # the package's own may stand there too, which nobody may hand in
-            own = [not solution.__module__.startswith("pllab.") for solution in module.RIGHT[exercise.id]]
-            expression, hints[exercise.id] = f'RIGHT["{exercise.id}"][{own.index(True)}]', ""
-        else:
-            number = [exercise_id for exercise_id, *_ in module.WRONG].index(exercise.id)
-            expression, hints[exercise.id] = f"WRONG[{number}][-1]", module.WRONG[number][1]
-        done.append((exercise.id, source, expression))
-    return hand_in(path, *done), hints
+    module, done = import_module(f"tests.lesson.variants_{lesson}"), []
+    for exercise in exercises_of(lesson):  # the package's own may stand there too, which nobody may hand in
+        own = [not solution.__module__.startswith("pllab.") for solution in module.RIGHT[exercise.id]]
+        expression = f'RIGHT["{exercise.id}"][{own.index(True)}]'
+        done.append((exercise.id, Path(str(module.__file__)).read_text(), expression))
+    return hand_in(path, *done)

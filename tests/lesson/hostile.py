@@ -1,14 +1,14 @@
 """Hostile submissions of exercise 00.1 as cells of a notebook: each may lose its own points and nobody else's.
 
-Some hand back a right answer as well, where they get that far; those that change their own process do not, since that
-is all they could gain.
+Some hand back a right answer as well, where they get that far. Those that patch their own process or write answers of
+their own are in `test_asking.py`.
 """
 
 from textwrap import dedent, indent
 
 SHARE = "return items[rank::world_size]"
 _HEAD = """
-import glob, mmap, os, shutil, signal, subprocess, sys, tempfile, threading, time
+import glob, mmap, os, signal, subprocess, sys, tempfile, threading, time
 from pathlib import Path
 
 def my_share(items, rank, world_size):
@@ -51,24 +51,6 @@ _DEEP = """
     Path("closed", "file").touch()
     os.chmod("closed", 0)
 """
-_PATCHED = """
-    from pllab.lesson import answering, exercise
-    answering.encode = lambda *_: None
-    exercise.Wrong.__init__ = lambda *_: None
-    return items
-"""
-_DELETES = """
-    shutil.rmtree(VICTIM, ignore_errors=True)
-    os.system("rm -rf " + VICTIM)
-"""
-_FORGES = """
-    for number in range(3, 100):
-        try:
-            os.write(number, b'{"value": [], "after": null}\\n' * 9)
-        except OSError:
-            pass
-    os._exit(0)
-"""
 _KILLS = """
     pid = os.getppid()
     while pid > 1:
@@ -91,40 +73,24 @@ _LINKS = """
         for name in ("asked", "printed", "stack", "solution"):
             if os.path.lexists(f"{folder}/{name}"):
                 os.unlink(f"{folder}/{name}")
-            os.symlink(VICTIM + "/grades.csv", f"{folder}/{name}")
+            os.symlink(GRADES, f"{folder}/{name}")
     print("mine")
     os.abort()
 """
 _EXITS_IN_A_CELL = f"{_share('')}\nmy_share.done = sys.exit(0)\n"
-_PATCHED_BEFORE = """
-import pllab.lesson.asking as judging
-
-class Travelling:
-    def __reduce__(self):
-        return (setattr, (judging, "judge", print))
-
-judging.judge = print
-patch = Travelling()
-
-def my_share(items, rank, world_size, patch=patch):
-    return []
-"""
 
 # Name, cell, the hint ids that may be its verdict; on a busy machine an endless loop is undecided, without a hint.
-# One answers rightly and would delete files on its way: it has its points, and the files are there.
+# Two answer rightly on their way and have their points.
 HOSTILE: list[tuple[str, str, set[str]]] = [
     ("endless loop", _share("while True: pass"), {"hang", ""}),
     ("fork", _share("for _ in range(1000): os.fork()"), {"limit"}),
-    ("patched checker", _share(_PATCHED), {"no_list"}),  # its answer is no longer encoded, so nothing comes
-    ("deleted files", _share(_DELETES), {"right"}),
     ("sys.exit in a cell", _EXITS_IN_A_CELL, {"raised"}),
-    ("forged answers", _share(_FORGES), {"lost", "crashed"}),
     ("killed parents", _share(_KILLS), {"crashed"}),
+    ("stopped parents", _share(_KILLS.replace("KILL", "STOP")), {"right"}),
     ("hidden child", _share(_HIDES), {"limit"}),
     ("memory bit by bit", _share(_MEMORY), {"limit", "raised"}),
     ("shared memory", _share(_SHARED_MEMORY), {"limit"}),
     ("threads", _share(_THREADS), {"limit"}),
     ("deep folders", _share(_DEEP), {"right"}),
-    ("patched before", _PATCHED_BEFORE, {"cannot_travel", "lost"}),
     ("links in the way", _share(_LINKS), {"crashed", "raised"}),
 ]

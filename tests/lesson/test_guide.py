@@ -26,37 +26,26 @@ MOST_CELLS = 45
 MOST_WORDS = 2800  # a lesson has 2,000 to read through; the guide's tables are looked up, a lesson's rows at a time
 
 
-def section(heading):
-    """The cells from this heading of level 2 to the next."""
-    found, inside = [], False
-    for cell in CELLS:
-        if cell.cell_type == "markdown" and (names := re.findall(r"^## (.+)$", cell.source, re.MULTILINE)):
-            inside = heading in names
-        found += [cell] if inside else []
-    return found
+MOMENTS = ["late", "memory", "hang", "number", "golf"]
 
 
-def moments():
-    """For each moment its cells: what to ask, the code, and last what to say."""
-    parts = []
-    for cell in section("Five moments"):
-        if "### Moment" in cell.source:
-            parts.append([])
-        parts[-1].append(cell)
-    return parts
+def cells_of(name):
+    """The cells of a moment or a section, as their ids say."""
+    return [cell for cell in CELLS if re.match(rf"90-{name}\b", cell.id)]
 
 
 def test_the_guide_has_its_own_headings():
     assert re.findall(r"^## (.+)$", markdown(GUIDE), re.MULTILINE) == HEADINGS
     assert re.findall(r"^### Moment (\d): \S", markdown(GUIDE), re.MULTILINE) == list("12345")
+    assert markdown(GUIDE).count("**Ask**") == 5
     assert len(CELLS) <= MOST_CELLS
     assert num_words(markdown(GUIDE)) <= MOST_WORDS
 
 
-@pytest.mark.parametrize("number", range(5))
-def test_a_moment_asks_runs_and_shows_its_outputs_but_neither_its_code_nor_what_to_say(number):
-    words, ask, *live, said = moments()[number]
-    assert "**Ask**" in words.source
+@pytest.mark.parametrize("name", MOMENTS)
+def test_a_moment_asks_runs_and_shows_its_outputs_but_neither_its_code_nor_what_to_say(name):
+    *cells, said = cells_of(name)
+    ask, *live = [cell for cell in cells if cell.cell_type == "code"]
     assert "**They answer**" in said.source and "**Say**" in said.source
     assert "predict(" in ask.source and ".reveal(" in live[-1].source
     assert all(cell.outputs for cell in live), "for the day on which the machine fails"
@@ -64,10 +53,10 @@ def test_a_moment_asks_runs_and_shows_its_outputs_but_neither_its_code_nor_what_
     assert re.fullmatch(r"<details><summary>.*</summary>\n.*\n</details>", said.source, re.DOTALL)
 
 
-@pytest.mark.parametrize("name", ["late", "memory", "hang", "number", "golf", "studio"])
+@pytest.mark.parametrize("name", [*MOMENTS, "studio"])
 def test_a_moment_runs_alone_in_a_new_kernel(name):
     """They are shown on five days, and not in the guide's order."""
-    codes = [cell.source for cell in CELLS if cell.cell_type == "code" and cell.id.startswith(f"90-{name}-")]
+    codes = [cell.source for cell in cells_of(name) if cell.cell_type == "code"]
     code = "\n".join(source for source in codes if not source.startswith("%%px"))
     symbols = symtable.symtable(code, name, "exec").get_symbols()
     made_here = {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
@@ -93,7 +82,7 @@ LESSONS = [path.name[:2] for path in NOTEBOOKS[:-1]]
 
 
 def test_the_misconceptions_of_every_lesson_are_rows_that_say_three_things():
-    text = "\n".join(cell.source for cell in section("Misconceptions"))
+    text = "\n".join(cell.source for cell in cells_of("misconceptions"))
     for number in LESSONS:
         assert text.count(f"| **{number}** ") >= 2, number
     for row in re.findall(r"^\| \*\*.+$", text, re.MULTILINE):
@@ -106,7 +95,7 @@ def headings_of(number):
 
 
 def test_a_misconception_names_a_heading_that_its_lesson_has():
-    rows = "\n".join(cell.source for cell in section("Misconceptions"))
+    rows = "\n".join(cell.source for cell in cells_of("misconceptions"))
     named = [
         (number, heading)
         for number, where in re.findall(r"^\| \*\*(\d\d)\*\* .*\| ([^|]*) \|$", rows, re.MULTILINE)
@@ -130,6 +119,6 @@ def test_idle_time_is_named_and_not_by_its_colour():
 
 
 def test_the_rubric_has_five_rows_of_four_points():
-    (project,) = section("Project")
+    (project,) = cells_of("project")
     assert len(re.findall(r"^\| \*\*\w+\*\* \|.+\|.+\|.+\|$", project.source, re.MULTILINE)) == 5
     assert "When a race shows no gain" in project.source

@@ -10,7 +10,7 @@ from html import unescape
 import nbformat
 import pytest
 
-from pllab.lesson.course import fill, main, read_course
+from pllab.lesson.course import main, read_course
 from pllab.lesson.exercise import exercises_of
 from pllab.lesson.extraction import statements
 from pllab.lesson.publish import clean, problems, publish, read_problems
@@ -18,7 +18,6 @@ from pllab.pipeline import clock_cycles
 from pllab.show import draw_clock
 from tests.lesson.committed import FOLDER, NOTEBOOKS, code_cells, markdown, read
 
-LESSONS = [path for path in NOTEBOOKS if path.name[:2] != "90"]  # the guide has a shape of its own: test_guide.py
 SKELETON = [
     "Predict",
     "Run",
@@ -35,12 +34,10 @@ CODE = re.compile(r"\w\(|\w\[| [-+*/]?= |==|\blambda\b|\bfor \w+(, \w+)* in .*:"
 
 COMPARED, IGNORED = "nbval-check-output", "nbval-ignore-output"
 README = FOLDER.parent / "README.md"
-COURSE = read_course(FOLDER)
-GUIDES = "90"  # lessons from here on are for teachers: they need no lesson before
-each_lesson = pytest.mark.parametrize("lesson", COURSE, ids=lambda lesson: lesson.number)
+LESSONS = [lesson for lesson in read_course(FOLDER) if lesson.number != "90"]  # the guide: test_guide.py
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+every_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
 
 
 def names_bound(source: str) -> set[str]:
@@ -62,10 +59,10 @@ def test_cell_ids_begin_with_the_lessons_number(path):
 
 
 @every_lesson
-def test_every_lesson_has_the_same_skeleton(path):
-    text = markdown(path)
+def test_every_lesson_has_the_same_skeleton(lesson):
+    text = markdown(lesson.path)
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SKELETON
-    assert re.search(rf"^# {path.name[:2]} \S", text)
+    assert re.search(rf"^# {lesson.number} \S", text)
     assert "**You will be able to**" in text
     assert "**Needs**" in text
     remembered = text.partition("## What to remember")[2].partition("## Further")[0]
@@ -75,6 +72,7 @@ def test_every_lesson_has_the_same_skeleton(path):
 @every_notebook
 def test_exercises_are_those_of_the_registry(path):
     lesson, cells = path.name[:2], {cell.id: cell for cell in read(path).cells}
+    assert sum(bool(re.search(r"-ex\d+-stub$", name)) for name in cells) == len(exercises_of(lesson))
     for exercise in exercises_of(lesson):
         start = f"{lesson}-ex{exercise.id.partition('.')[2]}"
         text = cells[start].source
@@ -96,17 +94,17 @@ def test_exercises_are_those_of_the_registry(path):
 
 
 @every_lesson
-def test_a_statement_is_short(path):
-    for cell in read(path).cells:
+def test_a_statement_is_short(lesson):
+    for cell in read(lesson.path).cells:
         if re.fullmatch(r"\d\d-ex\d+", cell.id):
             _, heading, statement = FOLDED.sub("", cell.source).partition("### Exercise ")
             assert len((heading + statement).split()) <= MOST_STATEMENT_WORDS, cell.id
 
 
 @every_lesson
-def test_what_a_solution_imports_of_torch_and_pllab_a_learner_has_already(path):
+def test_what_a_solution_imports_of_torch_and_pllab_a_learner_has_already(lesson):
     names = set()
-    for cell in read(path).cells:
+    for cell in read(lesson.path).cells:
         if cell.cell_type == "code":
             names |= names_bound(cell.source)
         elif re.fullmatch(r"\d\d-ex\d+-solution", cell.id):
@@ -117,10 +115,9 @@ def test_what_a_solution_imports_of_torch_and_pllab_a_learner_has_already(path):
 
 
 @every_lesson
-def test_a_lesson_has_few_cells_and_asks_for_a_prediction(path):
-    cells = read(path).cells
-    assert len(cells) <= MOST_CELLS
-    assert any(re.search(r"\bpredict\(", cell.source) for cell in code_cells(path))
+def test_a_lesson_has_few_cells_and_asks_for_a_prediction(lesson):
+    assert len(read(lesson.path).cells) <= MOST_CELLS
+    assert any(re.search(r"\bpredict\(", cell.source) for cell in code_cells(lesson.path))
 
 
 @every_notebook
@@ -227,9 +224,9 @@ def test_a_lesson_reads_no_private_function_of_the_package(path):
 
 
 @every_lesson
-def test_a_question_in_a_picture_is_the_question_that_the_lesson_asks(path):
+def test_a_question_in_a_picture_is_the_question_that_the_lesson_asks(lesson):
     """Pictures of measured numbers are not compared by nbval, so one of an earlier question would stay."""
-    cells = code_cells(path)
+    cells = code_cells(lesson.path)
     pages = [output.get("data", {}).get("text/html", "") for cell in cells for output in cell.outputs]
     asked = [unescape(one) for page in pages for one in re.findall(r"Predict\.</strong> (.*?) \(no guess yet\)", page)]
     source = re.sub(r"\"\s+\"", "", "\n".join(cell.source for cell in cells))
@@ -241,32 +238,29 @@ def test_a_question_in_a_picture_is_the_question_that_the_lesson_asks(path):
 
 def test_readme_says_what_the_notebooks_say_between_its_marks(tmp_path):
     text, copy = README.read_text(), tmp_path / "README.md"
-    assert fill(text, COURSE) == text, "run python -m pllab.lesson.course README.md notebooks"
     old, count = re.subn("(<!-- lessons -->\n).*?(<!-- end -->)", r"\1old\n\2", text, flags=re.DOTALL)
     copy.write_text(old)
     main(copy, FOLDER)
-    assert count == 1 and copy.read_text() == text
+    assert count == 1 and copy.read_text() == text, "run python -m pllab.lesson.course README.md notebooks"
 
 
-@each_lesson
+@every_lesson
 def test_the_head_says_the_minutes_and_links_what_the_lesson_needs(lesson):
-    needs = re.findall(r"^\*\*Needs\*\* (.*)$", read(lesson.path).cells[0].source, re.MULTILINE)
-    assert lesson.number >= GUIDES or len(needs) == 1
-    for line in needs:
-        assert line.startswith(f"{' and '.join(map(str, lesson.sittings))} minutes")
-        assert ("in two sittings" in line) == (len(lesson.sittings) == 2)
-        assert sorted(set(re.findall(r"\]\((\d\d)_\w+\.ipynb\)", line))) == list(lesson.needs)
-        linked = re.sub(r"\[[^]]*\]\([^)]*\)", "", line)
-        assert not re.search(r"\blessons? \d\d", linked), "link every lesson that is needed"
+    (line,) = re.findall(r"^\*\*Needs\*\* (.*)$", read(lesson.path).cells[0].source, re.MULTILINE)
+    assert line.startswith(f"{' and '.join(map(str, lesson.sittings))} minutes")
+    assert ("in two sittings" in line) == (len(lesson.sittings) == 2)
+    assert sorted(set(re.findall(r"\]\((\d\d)_\w+\.ipynb\)", line))) == list(lesson.needs)
+    linked = re.sub(r"\[[^]]*\]\([^)]*\)", "", line)
+    assert not re.search(r"\blessons? \d\d", linked), "link every lesson that is needed"
 
 
-@each_lesson
+@every_lesson
 def test_a_lesson_needs_earlier_lessons_that_are_there(lesson):
-    assert set(lesson.needs) <= {other.number for other in COURSE if other.number < lesson.number}
-    assert bool(lesson.needs) == ("00" < lesson.number < GUIDES), "only lesson 00 and the guides need none"
+    assert set(lesson.needs) <= {other.number for other in LESSONS if other.number < lesson.number}
+    assert bool(lesson.needs) == (lesson.number > "00"), "only lesson 00 needs none"
 
 
-@each_lesson
+@every_lesson
 def test_a_promise_completes_the_sentence_you_will(lesson):
     assert re.fullmatch(r"[a-z].*[^.\s|]", lesson.promise), lesson.promise
     assert all(minutes % 5 == 0 for minutes in lesson.sittings)
@@ -296,32 +290,19 @@ def sittings_of(lesson):
     return told
 
 
-@each_lesson
+@every_lesson
 def test_a_sitting_promises_what_reading_running_and_exercises_need(lesson):
-    if lesson.number >= GUIDES:
-        return
     for (words, runs, exercises), minutes in zip(sittings_of(lesson), lesson.sittings, strict=True):
         assert words / WORDS_A_MINUTE + runs + exercises <= minutes <= MOST_MINUTES
         assert words <= MOST_WORDS
 
 
 def test_every_code_cell_says_whether_its_output_is_compared_and_at_least_half_are():
-    tags = {cell.id: set(cell.metadata.get("tags", [])) for lesson in COURSE for cell in code_cells(lesson.path)}
+    tags = {cell.id: set(cell.metadata.get("tags", [])) for path in NOTEBOOKS for cell in code_cells(path)}
     assert not [name for name, ours in tags.items() if len({COMPARED, IGNORED} & ours) != 1]
     assert sum(COMPARED in ours for ours in tags.values()) >= len(tags) / 2
-
-
-@each_lesson
-def test_a_lesson_has_the_exercises_of_the_registry(lesson):
-    if lesson.number < GUIDES:
-        assert lesson.num_exercises == len(exercises_of(lesson.number))
 
 
 def test_a_folder_without_lessons_is_refused(tmp_path):
     with pytest.raises(ValueError, match=f"no lesson is in '{tmp_path}'; name the folder"):
         read_course(tmp_path)
-
-
-def test_words_in_folds_and_links_are_not_counted():
-    folded = "<details><summary>Answer</summary>\nmany more words\n</details>"
-    assert num_words("one two-three", f"[four](five_six.md) {folded} don't") == 4

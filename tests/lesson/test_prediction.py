@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from pllab.lesson import calibration, class_guesses, keeping, predict, prediction, send_guess
+from pllab.lesson import calibration, class_guesses, predict, prediction, send_guess
 from pllab.lesson.guesses import Calibration, Kept, keep
 from pllab.lesson.keeping import home
 from tests.lesson.committed import NOTEBOOKS, code_cells
@@ -37,10 +37,6 @@ def _ask(question="How long?"):
 
 def _kept(guess, measured=1.0, spread=None, question="How long?"):
     return Kept(question=question, unit="s", guess=guess, measured=measured, spread=spread, engine="real")
-
-
-def _rows(folder):
-    return json.loads((folder / "predictions.json").read_text())
 
 
 @pytest.mark.parametrize(
@@ -162,19 +158,11 @@ def test_the_first_guess_and_its_outcome_are_kept(folder):
     other = _ask("And how long now?")
     other.guess = 2
     other.reveal(4, engine="calculated")
-    first, second = _rows(folder)
+    first, second = json.loads((folder / "predictions.json").read_text())
     assert (first["guess"], first["measured"], first["spread"]) == ([1.0, 2.0], 1.5, [1.0, 2.0])
     assert (second["guess"], second["measured"], second["spread"]) == (2.0, 4.0, None)
     assert [one.guess for one in calibration().kept] == [(1.0, 2.0), 2.0]
     assert [path.name for path in folder.iterdir()] == ["predictions.json"]
-
-
-def test_a_guess_after_the_answer_is_refused(folder):
-    asked = _ask()
-    asked.reveal(1.0, engine="real")
-    with pytest.raises(ValueError, match="does not count any more"):
-        asked.guess = 1.0
-    assert asked.guess is None and not folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -201,13 +189,6 @@ def test_a_folder_that_cannot_be_used_is_said_without_its_name(folder):
     assert told == "Your guess was not kept: Not a directory."
 
 
-def test_without_guesses_the_score_says_what_to_do(folder):
-    score = calibration()
-    assert repr(score).startswith("No guess is kept yet: note one on the card of a lesson")
-    assert score._repr_html_() == f'<p role="status">{score!r}</p>'
-    assert not folder.exists()
-
-
 def test_the_score_of_a_course():
     for number, guess in enumerate([(0.5, 1.5), (0.9, 1.0), (2.0, 4.0), 1.3, 1.2, 0.0]):
         assert keep(_kept(guess, spread=(0.8, 1.25), question=f"Number <{number}>?")) == ""
@@ -220,9 +201,7 @@ def test_the_score_of_a_course():
         "Your typical guess was off by a factor of 1.20 (the median).",
     ]
     assert "missed: Number <2>? guess 2 to 4 s, measured 1 s (0.8 to 1.25), real, factor 2.83" in repr(score)
-    shown = score._repr_html_()
-    assert shown.count("<tr>") == 7
-    assert "Number &lt;2&gt;?" in shown
+    assert repr(score).count("\n") == 6
 
 
 @pytest.mark.parametrize(
@@ -249,19 +228,7 @@ def test_the_learners_folder(monkeypatch, tmp_path):
     assert home() == tmp_path / "work"
     monkeypatch.delenv("PLLAB_HOME")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CI", raising=False)
     assert home() == tmp_path
-
-
-@pytest.mark.filterwarnings("ignore:Implicitly cleaning up")
-def test_the_folder_under_ci_is_there_until_python_lets_go_of_it(monkeypatch):
-    """At the latest when Python lets go of everything, as the end of a process does."""
-    monkeypatch.delenv("PLLAB_HOME")
-    monkeypatch.setenv("CI", "1")
-    folder = home()
-    assert folder.is_dir() and home() == folder
-    keeping._temporary.cache_clear()
-    assert not folder.exists()
 
 
 def test_no_two_lessons_ask_the_same_question():
@@ -297,21 +264,13 @@ def test_nothing_is_sent_where_no_class_is(class_folder, monkeypatch):
         class_guesses(asked)
 
 
-def test_a_folder_that_cannot_be_used_is_said_and_stops_nothing(class_folder, monkeypatch):
+def test_a_folder_that_cannot_be_used_is_said_and_stops_nothing(class_folder):
     class_folder.rmdir()
     asked = _ask()
     asked.guess = 1
     assert asked.noted == "Noted: 1 s. Your guess was not sent to the class: No such file or directory."
     with pytest.raises(FileNotFoundError):
         class_guesses(asked)
-    monkeypatch.setenv("PLLAB_CLASS", str(class_folder.parent))
-    monkeypatch.delenv("PLLAB_HOME")
-    monkeypatch.delenv("CI", raising=False)
-    class_folder.mkdir()
-    monkeypatch.chdir(class_folder)
-    class_folder.rmdir()  # the learner's own
-    asked.guess = 2
-    assert asked.noted == "Noted: 2 s. Your guess was not sent to the class: No such file or directory."
 
 
 def test_two_learners_of_one_machine_have_a_file_each(class_folder, monkeypatch):
