@@ -193,8 +193,10 @@ def judge(exercise: Exercise, packed: Packed | InCells, server: ForkServer, fold
 
     folder: an empty folder, in which the other process may write.
     """
+    package = [f"pllab.{name}" for name in exercise.package]
+    server.add(exercise.module, *(name.rpartition(".")[0] for name in package))  # 03.3 and 16.2 import for seconds
     with tempfile.TemporaryFile() as printed:
-        job = {"package": [f"pllab.{name}" for name in exercise.package], **vars(packed)}
+        job = {"file": exercise.module, "package": package, **vars(packed)}
         with _as_torch_begins():
             verdict = _judged(exercise, Solution(server, folder, job, printed, deadline_s=deadline_s))
         printed.seek(0)

@@ -132,10 +132,14 @@ class Exercise:
         return self.id.partition(".")[0]
 
     @property
+    def module(self) -> str:
+        """The name of the module of its file."""
+        return f"pllab.lesson.exercises.lesson_{self.lesson}_{self.file}"
+
+    @property
     def cases(self) -> tuple[Case, ...]:
         """The cases that its file defines, in order; the file is imported when they are asked for."""
-        module = import_module(f"pllab.lesson.exercises.lesson_{self.lesson}_{self.file}")
-        return tuple(each for each in vars(module).values() if isinstance(each, Case))
+        return tuple(each for each in vars(import_module(self.module)).values() if isinstance(each, Case))
 
     @property
     def claims(self) -> tuple[str, ...]:
