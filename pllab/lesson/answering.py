@@ -94,7 +94,7 @@ def run() -> None:
 
 def _solution_of(job: dict[str, Any]) -> Callable[..., Any]:
     """The learner's function, as it was packed; one that is in the cells of a notebook is packed first."""
-    function = job["function"] if "function" in job else pack_cells(job["exercise_id"], job["source"]).function
+    function = job["function"] or pack_cells(job["exercise_id"], job["source"]).function
     try:
         solution: Callable[..., Any] = cloudpickle.loads(base64.b64decode(function))
     except Exception:

@@ -5,8 +5,8 @@ import re
 import select
 import socket
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import IO, Any
@@ -14,21 +14,36 @@ from typing import IO, Any
 from pllab.comm.fork_server import ForkServer
 from pllab.comm.processes import end_children, how_it_ended, is_starved, stack_of, text_of
 from pllab.lesson.encoding import NO_VALUE
+from pllab.lesson.exercise import Refused, Undecided, Wrong
 from pllab.lesson.own_code import is_theirs
 
+START_S = 120.0  # importing torch on a busy machine
 _MOST_BYTES = 1 << 26  # of one answer
 _SEND_S = 30.0
-CRASHED = "The process that ran your function {how} before the check was over; that never counts as passed."
+_CRASHED = "The process that ran your function {how} before the check was over; that never counts as passed."
 _LATE = "Your function did not come back within {seconds:g} s; something waits forever."
 _NO_ANSWER = "Your function ended the conversation with its check ({error}); a verdict counts only for what it returns."
 
 
-class Ended(BaseException):
-    """There will be no answer: the process died, or the deadline passed (`is_late`)."""
+class Ended(Refused):
+    """There will be no answer: the process died ("crashed"), or the deadline passed ("hang")."""
 
-    def __init__(self, sentence: str, where: str = "", *, is_late: bool = False) -> None:
-        super().__init__(sentence)
-        self.where, self.is_late = where, is_late
+    def __init__(self, hint_id: str, sentence: str, where: str = "") -> None:
+        super().__init__(hint_id, sentence)
+        self.where = where
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Read what the process told; what cannot be read is no answer.
+
+    Raises:
+        Ended: it cannot be read.
+    """
+    try:
+        yield
+    except NO_VALUE as error:
+        raise Ended("crashed", _NO_ANSWER.format(error=type(error).__name__)) from None
 
 
 class Conversation:
@@ -58,6 +73,15 @@ class Conversation:
             self._process = server.start(folder, *words, log=printed, pass_fds=ends, hash_seed=hash_seed)
         self.send(job)
 
+    def wait_until_ready(self) -> None:
+        """Wait for its imports; the learner's code has not begun.
+
+        Raises:
+            Undecided: they took too long.
+        """
+        if self.receive(START_S) is None:
+            raise Undecided
+
     def fileno(self) -> int:
         """The descriptor to wait for, with `select`."""
         return self._line.fileno()
@@ -76,40 +100,29 @@ class Conversation:
     def receive(self, timeout_s: float) -> dict[str, Any] | None:
         """Wait for one value; None when the time is over.
 
-        Raises:
-            Ended: the process has ended, or what it said is no value.
-        """
-        end = time.monotonic() + timeout_s
-        while (told := self.pull(end - time.monotonic())) is None:
-            if time.monotonic() >= end:
-                return None
-        return told
-
-    def pull(self, timeout_s: float = 0.0) -> dict[str, Any] | None:
-        """Read what has arrived, or arrives within the time; return the value if it is complete.
-
         Values that arrived together are taken one by one: a process may have given its answer and ended.
 
         Raises:
-            Ended: as `receive` does.
+            Ended: the process has ended, or what it said is no value.
+            Refused: the function is.
+            Wrong: a program of the check refuses what it saw.
         """
-        if b"\n" not in self._buffer and select.select([self._line], [], [], max(0.0, timeout_s))[0]:
+        end = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            if not select.select([self._line], [], [], max(0.0, end - time.monotonic()))[0]:
+                return None
             some = b""
             with suppress(OSError):
                 some = self._line.recv(1 << 20)
             self._buffer += some
             if not some or len(self._buffer) > _MOST_BYTES:
                 raise self._without_answer()
-        text, found, rest = self._buffer.partition(b"\n")
-        if not found:
-            return None
-        self._buffer = rest
-        try:
-            told = json.loads(text)
-        except NO_VALUE as error:
-            raise no_answer(error) from None
-        if not isinstance(told, dict):
-            raise no_answer(TypeError())
+        text, _, self._buffer = self._buffer.partition(b"\n")
+        with reading():
+            told = dict(json.loads(text))
+            for kind, refusal in (("refused", Refused), ("wrong", Wrong)):
+                if kind in told:
+                    raise refusal(*map(str, told[kind]))
         return told
 
     def is_starved(self, wall_s: float) -> bool:
@@ -119,9 +132,9 @@ class Conversation:
     def late(self, timeout_s: float) -> Ended:
         """What to raise when the time is over, with the learner's line where the process is."""
         where = last_seen(stack_of(self._process.pid, self._folder / "asked"))
-        return Ended(_LATE.format(seconds=timeout_s), where, is_late=True)
+        return Ended("hang", _LATE.format(seconds=timeout_s), where)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the process with all that it started."""
         self._line.close()
         end_children([self._process])
@@ -133,12 +146,8 @@ class Conversation:
             self._process.wait(1.0)
         where = last_seen(text_of(self._folder / "stack"))
         code = self._process.returncode
-        return Ended(CRASHED.format(how="left the conversation" if code is None else how_it_ended(code)), where)
-
-
-def no_answer(error: Exception) -> Ended:
-    """What to raise for text that is not an answer."""
-    return Ended(_NO_ANSWER.format(error=type(error).__name__))
+        how = "left the conversation" if code is None else how_it_ended(code)
+        return Ended("crashed", _CRASHED.format(how=how), where)
 
 
 def last_seen(stack: str) -> str:

@@ -97,7 +97,7 @@ _LINKS = """
 """
 _EXITS_IN_A_CELL = f"{_share('')}\nmy_share.done = sys.exit(0)\n"
 _PATCHED_BEFORE = """
-import pllab.lesson.asking as judging
+import pllab.lesson.checking as judging
 
 class Travelling:
     def __reduce__(self):

@@ -14,7 +14,7 @@ import torch
 
 from pllab.lesson import Outcome, asking, check, checking, conversation
 from pllab.lesson.exercise import find
-from pllab.lesson.verdict import Result, Verdict
+from pllab.lesson.verdict import Verdict
 from tests.comm.test_fork_server import gone
 from tests.lesson.judge import cell
 
@@ -99,7 +99,7 @@ def test_what_is_no_solution_is_told_and_never_passes(solution, hint_id, words):
     """For a module without a forward torch raises what a stub does."""
     verdict = check("00.1", solution)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
-    assert words in verdict.first.hint
+    assert words in verdict.hint
 
 
 @pytest.mark.exhaustive
@@ -109,8 +109,8 @@ def test_a_hang_on_ranks_is_told_under_the_claim_of_the_world_it_was_seen_in():
             pass
 
     verdict = check("02.1", ring_pass)
-    assert verdict.hint_id == "hang" and verdict.first.claim.startswith("in a world of 2")
-    assert verdict.first.hint.startswith("In a world of 2, rank "), str(verdict)
+    assert verdict.hint_id == "hang" and verdict.exercise.claims[verdict.passed].startswith("in a world of 2")
+    assert verdict.hint.startswith("In a world of 2, rank "), str(verdict)
 
 
 def test_a_function_that_ends_while_it_is_given_more_time_is_judged(monkeypatch):
@@ -126,8 +126,8 @@ def test_a_function_that_ends_while_it_is_given_more_time_is_judged(monkeypatch)
 
 def test_a_verdict_is_shown_without_control_characters():
     """They would move a terminal's cursor, or write from right to left."""
-    result = Result(claim="it is tested", hint_id="raised\x1b[2J", hint="Your function raised \x1b[1A\u202eright")
-    verdict = Verdict(exercise=find("00.1"), outcome=Outcome.NOT_YET, results=(result,), printed="a\tb\r\x07\nc")
+    raised = {"hint_id": "raised\x1b[2J", "hint": "Your function raised \x1b[1A\u202eright"}
+    verdict = Verdict(exercise=find("00.1"), printed="a\tb\r\x07\nc", **raised)
     for shown in (str(verdict), verdict._repr_html_()):
         assert not set(shown) & set("\x1b\u202e\r\x07")
         assert "\\x1b[1A\\u202eright" in shown and "a\tb\\r\\x07\n" in shown

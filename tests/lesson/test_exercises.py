@@ -78,9 +78,9 @@ def assert_refused(exercise: Exercise, wrong: Iterable[tuple[Solution, str]], mo
     raise AssertionError(f"alike: {', '.join(alike)}")
 
 
-def _pattern(verdict: Verdict) -> tuple[str, str]:
-    """The claim that failed and why: of wrong solutions that agree in both one is enough."""
-    return verdict.first.claim, verdict.hint_id
+def _pattern(verdict: Verdict) -> tuple[int, str]:
+    """The case that failed and why: of wrong solutions that agree in both one is enough."""
+    return verdict.passed, verdict.hint_id
 
 
 def assert_passes(exercise: Exercise, solutions: Iterable[Solution], **changes: Any) -> None:
@@ -133,7 +133,7 @@ def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint
     monkeypatch.setattr(conversation, "is_starved", lambda *_: False)
     verdict = judged(exercise_id, solution, deadline_s=4.0)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
-    assert verdict.first.where.endswith(f"of {solution.__name__}")
+    assert verdict.where.endswith(f"of {solution.__name__}")
 
 
 def test_every_exercise_has_right_and_wrong_ones():
