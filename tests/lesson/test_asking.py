@@ -115,8 +115,8 @@ def test_numbers_of_other_libraries_are_numbers_and_a_schedule_is_one(value, got
 
 
 def test_what_does_not_travel_is_named():
-    assert there_and_back(object()).kind == "object"
-    assert there_and_back(10**5000).kind == "int"
+    assert "object at" in there_and_back(object()).shown
+    assert "bits" in there_and_back(10**5000).shown
     assert isinstance(there_and_back(lambda: 0), Odd)
 
 
