@@ -15,7 +15,7 @@ import builtins
 import select
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -31,6 +31,7 @@ _MAKE_S = 60.0  # reading the function with its imports, or running the cells th
 PATIENCE = 3  # deadlines that a function gets while other programs have the machine
 _MOST_CALLS = 100_000  # that one question may lead to; the deadline does not count what is done here
 _GRACE_S = 3.0  # in which a cause may arrive after its echo
+_KINDS = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}
 
 
 class Solution:
@@ -85,12 +86,7 @@ class Solution:
         return self._ask(args, {}, program=full_name(program))
 
     def on_ranks(
-        self,
-        program: Callable[..., Any],
-        world_size: int,
-        *args: Any,
-        timeout_s: float = 15.0,
-        hash_seed: str = "",
+        self, program: Callable[..., Any], world_size: int, *args: Any, timeout_s: float = 15.0, hash_seed: str = ""
     ) -> list[Any]:
         """What `program(rank, world_size, function, *args)` returned on every rank of a ready group, in order.
 
@@ -175,14 +171,12 @@ def _exception(told: Any) -> Exception:
     return error
 
 
-def _made(names: Sequence[Any], text: str) -> Exception:
+def _made(names: Sequence[str], text: str) -> Exception:
     """An exception of the first of Python's own classes among these, of those that `except Exception` catches."""
-    kinds: Iterator[Any] = (getattr(builtins, str(name), None) for name in names)
-    for kind in kinds:
-        with suppress(TypeError):  # it is no class, or one that needs more than a text, as a UnicodeDecodeError
-            if issubclass(kind, Exception):
-                return kind(text)
-    return Exception(text)  # not one of Python's own classes, or one that ends programs
+    for name in names:
+        with suppress(KeyError, TypeError):  # it is none, or one that needs more than a text, as a UnicodeDecodeError
+            return _KINDS[name](text)
+    return Exception(text)
 
 
 def _answers(ranks: Sequence[Conversation], timeout_s: float) -> list[Any]:
