@@ -237,9 +237,7 @@ _WRITING.send(b"there")
 
 def rank(**told):
     """The end of a conversation with a rank that has something to say, which is for ever the same."""
-    return Mock(
-        **{"fileno.return_value": READY.fileno(), "receive.return_value": told, "is_starved.return_value": False}
-    )
+    return Mock(fileno=READY.fileno, receive=lambda _: told, is_starved=lambda _: False)
 
 
 def raised(name, text):
@@ -261,7 +259,7 @@ def test_a_rank_that_talks_past_the_deadline_is_late(monkeypatch):
     """One that always has something to say, and never a whole word."""
     monkeypatch.setattr(asking, "_GRACE_S", 0.0)
     mumbles = rank()
-    mumbles.receive.side_effect = (time.sleep(0.01) for _ in range(1000))  # then nobody has listened to the deadline
+    mumbles.receive = Mock(side_effect=(time.sleep(0.01) for _ in range(1000)))  # then nobody kept the deadline
     with pytest.raises(comm.RankError, match="had not finished after 0.1 s"):
         asking._answers([mumbles], 0.1)
 
@@ -313,10 +311,10 @@ def verdict_on(case: Case, solution: object, **options: object) -> Verdict:
     return judged_on(MadeUp("00.0", "Made up", 1, "share", cases=(case,), **options), solution)
 
 
-def answer_to(ask, solution):
+def answer_to(ask, solution, **options):
     """What a case got that asks once; its verdict if it got nothing."""
     got = []
-    verdict = verdict_on(Case("it answers", lambda asked: got.append(ask(asked))), solution)
+    verdict = verdict_on(Case("it answers", lambda asked: got.append(ask(asked))), solution, **options)
     return got[0] if got else verdict
 
 
@@ -387,11 +385,8 @@ def raises_two():
 @pytest.mark.parametrize("fails", [lambda: b"\xff".decode(), raises_two])
 def test_an_exception_that_a_text_does_not_make_is_still_one(fails):
     verdict = answer_to(lambda asked: asked(), fails)
-    assert (
-        verdict.hint_id == "raised"
-        and "Your function raised" in verdict.hint
-        and f"of {fails.__name__}" in verdict.where
-    )
+    assert verdict.hint_id == "raised" and "Your function raised" in verdict.hint
+    assert f"of {fails.__name__}" in verdict.where
 
 
 def test_grad_mode_left_off_by_one_question_is_on_in_the_next():
@@ -423,16 +418,11 @@ def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(mon
     assert is_starved == ("other programs had the machine" in str(verdict))
 
 
-def tells(told):
-    """The end of a conversation with a process that tells this whenever it is asked; None is nothing at all."""
-    late = conversation.Ended("hang", "")
-    return Mock(**{"receive.return_value": told, "is_starved.return_value": False, "late.return_value": late})
-
-
 def test_who_asks_back_for_ever_is_late(monkeypatch, tmp_path):
     monkeypatch.setattr(asking, "_MOST_CALLS", 1000)
-    call = tells({"call": 0, "args": [], "kwargs": {"dict": []}})
-    monkeypatch.setattr(asking, "Conversation", lambda *_, **__: call)
+    call = {"call": 0, "args": [], "kwargs": {"dict": []}}
+    line = Mock(receive=lambda _: call, late=lambda _: conversation.Ended("hang", ""))
+    monkeypatch.setattr(asking, "Conversation", lambda *_, **__: line)
     solution, calls = asking.Solution(None, tmp_path, {}, None), []
     solution.begin(20.0)
     with pytest.raises(conversation.Ended):
