@@ -23,8 +23,7 @@ import torch
 
 from pllab.arguments import deadline
 from pllab.comm.fork_server import ForkServer, warm_server
-from pllab.lesson.asking import Solution
-from pllab.lesson.conversation import Ended
+from pllab.lesson.asking import Ended, Solution
 from pllab.lesson.exercise import Case, Exercise, Refused, Undecided, Wrong, find
 from pllab.lesson.keeping import keep
 from pllab.lesson.packing import Packed, pack
@@ -99,10 +98,9 @@ def _judged(exercise: Exercise, solution: Solution, deadline_s: float) -> Verdic
         with closing(solution):
             solution.begin(deadline_s)
             for case in exercise.cases:
-                if (failure := _failure(case, solution)) is not None:
-                    hint_id, hint, where = failure
-                    return replace(verdict, hint_id=hint_id, hint=hint, where=where)
-                verdict = replace(verdict, passed=verdict.passed + 1)
+                verdict = _tested(case, solution, verdict)
+                if verdict.hint_id:
+                    break
     except Undecided:
         return replace(verdict, is_undecided=True)
     except (Refused, Wrong) as refused:  # not by a case: the whole
@@ -110,17 +108,19 @@ def _judged(exercise: Exercise, solution: Solution, deadline_s: float) -> Verdic
     return verdict
 
 
-def _failure(case: Case, solution: Solution) -> tuple[str, str, str] | None:
-    """The hint of a case that fails, its sentence, and the learner's line."""
+def _tested(case: Case, solution: Solution, verdict: Verdict) -> Verdict:
+    """The verdict after one more case, which passed, or has its hint and the learner's line."""
     try:
         case.test(solution)
     except Ended as ended:
         hint_id, hint = case.on_hang if case.on_hang and ended.hint_id == "hang" else (ended.hint_id, ended.sentence)
-        return hint_id, hint, ended.where
+        return replace(verdict, hint_id=hint_id, hint=hint, where=ended.where)
     except Wrong as wrong:
-        return wrong.hint_id, wrong.sentence, getattr(wrong.__context__, "where", "")
+        where = getattr(wrong.__context__, "where", "")
+        return replace(verdict, hint_id=wrong.hint_id, hint=wrong.sentence, where=where)
     except Exception as error:
-        shown = getattr(error, "shown", "")
-        hint = f"Your function raised {shown}" if shown else f"The check cannot use what your function gave: {error}."
-        return "raised" if shown else "unusable", hint, getattr(error, "where", "")
-    return None
+        hint_id, hint = "unusable", f"The check cannot use what your function gave: {error}."
+        if shown := getattr(error, "shown", ""):
+            hint_id, hint = "raised", f"Your function raised {shown}"
+        return replace(verdict, hint_id=hint_id, hint=hint, where=getattr(error, "where", ""))
+    return replace(verdict, passed=verdict.passed + 1)

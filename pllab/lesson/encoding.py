@@ -35,8 +35,7 @@ _MOST_SHOWN = 200
 _SIMPLE = (bool, int, float, str)  # written here once: a union is made anew whenever it is read, for every number sent
 _OF_PARTS = (Mapping, MappingView, Sequence, Set, Iterator)
 _DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
-_SCHEDULES = ("Schedule", "Action", "Kind")
-_KNOWN = frozenset({"pllab.comm.ledger:Message", *(f"pllab.schedule.model:{name}" for name in _SCHEDULES)})
+_KNOWN = ("pllab.comm.ledger:Message", *(f"pllab.schedule.model:{name}" for name in ("Schedule", "Action", "Kind")))
 _SEEN_IN = "pllab.lesson.exercises."
 
 # What decoding garbage may raise.

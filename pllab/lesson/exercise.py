@@ -6,7 +6,6 @@ file of `pllab.lesson.exercises`, which is imported when they are asked for.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -69,7 +68,6 @@ def once_a_check(run: Callable[..., Any]) -> Callable[..., Any]:
     Its result is stored on the solution, and ends with it.
     """
 
-    @wraps(run)
     def remembered(program: Callable[..., Any], solution: Asked, *rest: Any) -> Any:
         if (run, program, rest) not in solution.kept:
             solution.kept[run, program, rest] = run(program, solution, *rest)

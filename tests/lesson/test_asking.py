@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pllab import comm
-from pllab.lesson import Outcome, answering, asking, check, conversation
+from pllab.lesson import Outcome, answering, asking, check
 from pllab.lesson.encoding import NO_VALUE, Drawn, Odd, decode, encode, write_back
 from pllab.lesson.exercise import Case, Exercise, Wrong
 from pllab.lesson.verdict import Verdict
@@ -182,7 +182,7 @@ def many(m, p):
 
 
 def test_no_wrong_value_passes_whatever_the_solution_does(monkeypatch):
-    monkeypatch.setattr(conversation, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(asking, "_MOST_BYTES", 1 << 20)
     answers = b'{"ready": true}\n{"value": [[]], "after": [1, 1]}\n', b'{"wrong": ["", ""]}\n' * 10
     cheats = [patches_python_and_the_verdict, *map(writes, answers), many]
     for cheat in [lambda m, p: LyingList(), lambda m, p: Anything(), *cheats]:
@@ -251,7 +251,7 @@ def test_the_rank_that_failed_is_named_and_not_one_that_only_lost_it():
 
 
 def test_a_rank_that_tells_nothing_of_use_is_not_waited_for():
-    with pytest.raises(conversation.Ended, match="ended the conversation"):
+    with pytest.raises(asking.Ended, match="ended the conversation"):
         asking._answers([rank(ready=True)], 5.0)
 
 
@@ -410,7 +410,7 @@ def test_a_function_may_ask_back_from_several_threads():
     ("is_starved", "on_hang", "hint_id"), [(False, None, "hang"), (False, ("endless", ""), "endless"), (True, None, "")]
 )
 def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(monkeypatch, is_starved, on_hang, hint_id):
-    monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: is_starved)
+    monkeypatch.setattr(asking, "is_starved", lambda pid, wall_s: is_starved)
     verdict = verdict_on(Case("it ends", lambda asked: asked(), on_hang), waits, deadline_s=0.3)
     assert verdict.outcome is (Outcome.UNDECIDED if is_starved else Outcome.NOT_YET)
     assert verdict.hint_id == hint_id
@@ -421,11 +421,11 @@ def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(mon
 def test_who_asks_back_for_ever_is_late(monkeypatch, tmp_path):
     monkeypatch.setattr(asking, "_MOST_CALLS", 1000)
     call = {"call": 0, "args": [], "kwargs": {"dict": []}}
-    line = Mock(receive=lambda _: call, late=lambda _: conversation.Ended("hang", ""))
+    line = Mock(receive=lambda _: call, late=lambda _: asking.Ended("hang", ""))
     monkeypatch.setattr(asking, "Conversation", lambda *_, **__: line)
     solution, calls = asking.Solution(None, tmp_path, {}, None), []
     solution.begin(20.0)
-    with pytest.raises(conversation.Ended):
+    with pytest.raises(asking.Ended):
         solution(lambda: calls.append(0))
     assert len(calls) == 1000
 
@@ -436,7 +436,7 @@ def test_who_leaves_the_conversation_and_stays_is_told_so():
 
 
 def test_a_process_that_never_comes_to_the_function_is_not_judged(monkeypatch):
-    monkeypatch.setattr(conversation, "START_S", -1.0)
+    monkeypatch.setattr(asking, "START_S", -1.0)
     assert answer_to(lambda asked: asked(), lambda: None).outcome is Outcome.UNDECIDED
 
 
@@ -479,6 +479,6 @@ def test_a_function_that_cannot_be_imported_runs_on_ranks_whose_answers_come_in_
 
 @pytest.mark.parametrize("is_starved", [False, True])
 def test_a_rank_that_hangs_is_ended_at_the_deadline_unless_others_had_the_machine(monkeypatch, is_starved):
-    monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: is_starved)
+    monkeypatch.setattr(asking, "is_starved", lambda pid, wall_s: is_starved)
     verdict = seen_on_ranks(lambda total, world_size: time.sleep(60), timeout_s=3.0)
     assert verdict.outcome is Outcome.UNDECIDED if is_starved else "had not finished" in verdict.hint

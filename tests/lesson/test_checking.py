@@ -12,7 +12,7 @@ import psutil
 import pytest
 import torch
 
-from pllab.lesson import Outcome, asking, check, checking, conversation
+from pllab.lesson import Outcome, asking, check, checking
 from pllab.lesson.exercise import find
 from pllab.lesson.verdict import Verdict
 from tests.comm.test_fork_server import gone
@@ -119,7 +119,7 @@ def test_a_function_that_ends_while_it_is_given_more_time_is_judged(monkeypatch)
             waited.append(time.sleep(1.0))
         return items[rank::world_size]
 
-    monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: True)
+    monkeypatch.setattr(asking, "is_starved", lambda pid, wall_s: True)
     monkeypatch.setattr(asking, "PATIENCE", 100)
     assert check("00.1", my_share, deadline_s=0.6).outcome is Outcome.RIGHT
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pllab.lesson import Exercise, Outcome, conversation
+from pllab.lesson import Exercise, Outcome, asking
 from pllab.lesson.exercise import EXERCISES
 from pllab.lesson.exercises import lesson_09_bench
 from pllab.lesson.verdict import Verdict
@@ -130,7 +130,7 @@ def test_every_other_right_solution_passes(exercise):
 )
 def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution, monkeypatch):
     """Also on a busy machine, where a check would say that it could not decide, since it goes on for ever."""
-    monkeypatch.setattr(conversation, "is_starved", lambda *_: False)
+    monkeypatch.setattr(asking, "is_starved", lambda *_: False)
     verdict = judged(exercise_id, solution, deadline_s=4.0)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
     assert verdict.where.endswith(f"of {solution.__name__}")
