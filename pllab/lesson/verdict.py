@@ -18,7 +18,6 @@ class Outcome(StrEnum):
 
 
 _CELL = "text-align:left;vertical-align:top"
-_MORE_HELP = "open Hint 1 above the check"
 _BUSY = "other programs had the machine, and the time ran out; close some of them and run the check again"
 # A sign and an Okabe-Ito colour for each outcome; the sign says the same as the colour.
 _SIGNS = {
@@ -81,7 +80,7 @@ class Verdict:
         if self.outcome is Outcome.UNDECIDED:
             rows += [("why", _BUSY)]
         if self.outcome is Outcome.NOT_YET:
-            rows += [("more help", _MORE_HELP)]
+            rows += [("more help", "open Hint 1 above the check")]
         rows += [("kept", self.kept)] if self.kept else []
         rows += [("your function printed", self.printed)] if self.printed else []
         return [(printable(label), printable(text, keep="\n\t")) for label, text in rows]
