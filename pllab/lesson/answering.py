@@ -24,11 +24,11 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from importlib.abc import MetaPathFinder
-from importlib.machinery import PathFinder
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from pkgutil import resolve_name
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any
 
 import cloudpickle
@@ -46,6 +46,7 @@ _PACKAGED = (
     "This is {name} of the package, which is what the exercise asks for; write it yourself. Its helpers may be called."
 )
 _CANNOT_BE_READ = "The process of the check could not read your function; define it, and all it uses, in the notebook."
+Find = Callable[[str], Any]
 _enter_group = copied(comm.setup)  # an exercise asks for it
 
 
@@ -79,22 +80,21 @@ def run() -> None:
     faulthandler.enable((folder / "stack").open("w"))
     for name, lines in job["source"]:
         linecache.cache[name] = (len("".join(lines)), None, lines, name)
-    room = ChecksRoom()
-    program = room.find(job["ranks"]["program"]) if "ranks" in job else None  # while the package is whole
+    find = _close_the_room(job["file"])
     take_out(job["package"])
     solution = cache(partial(_solution_of, job))
     line.send(ready=True)  # from here on the learner's code runs
-    if program is not None:
-        return line.send(**_answer(lambda: _on_rank(room, program, job["ranks"], solution())))
+    if "ranks" in job:
+        return line.send(**_answer(lambda: _on_rank(find, job["ranks"], solution())))
     line.send(**_answer(lambda: {"made": callable(solution())}))
     while (question := line.read()) is not None:
-        line.send(**_answer(partial(_called, line, room, solution(), question)))
+        line.send(**_answer(partial(_called, line, find, solution(), question)))
     sys.stdout.flush()
 
 
 def _solution_of(job: dict[str, Any]) -> Callable[..., Any]:
     """The learner's function, as it was packed; one that is in the cells of a notebook is packed first."""
-    function = job["function"] if "function" in job else pack_cells(job["exercise_id"], job["source"]).function
+    function = job["function"] or pack_cells(job["exercise_id"], job["source"]).function
     try:
         solution: Callable[..., Any] = cloudpickle.loads(base64.b64decode(function))
     except Exception:
@@ -102,30 +102,21 @@ def _solution_of(job: dict[str, Any]) -> Callable[..., Any]:
     return solution
 
 
-class ChecksRoom:
-    """The room of the checks, which only a check opens: the learner's code cannot import anything from it."""
+def _close_the_room(file: str) -> Find:
+    """Import an exercise, then let nobody import anything from the room of the checks.
 
-    def __init__(self) -> None:
-        self._modules: dict[str, ModuleType] = {}
-        self._close()
+    Returns how to find a function or a class by its module and name, even one of this room.
+    """
+    import_module(file)
+    kept = {name: module for name, module in sys.modules.items() if name.startswith(_CHECKS)}
+    sys.modules.update(dict.fromkeys(kept))  # type: ignore[arg-type] # importing it is an ImportError
+    delattr(sys.modules["pllab.lesson"], "exercises")  # an import has made it an attribute too
 
-    def find(self, name: str) -> Any:
-        """A function or a class by its module and name, even one of this room."""
-        if not name.startswith(_CHECKS):
-            return resolve_name(name)
-        for module in [module for module in sys.modules if module.startswith(_CHECKS)]:
-            del sys.modules[module]
-        sys.modules.update(self._modules)
-        found = resolve_name(name)
-        self._close()
-        return found
+    def find(name: str) -> Any:
+        module, _, path = name.partition(":")
+        return attrgetter(path)(kept[module]) if module in kept else resolve_name(name)
 
-    def _close(self) -> None:
-        self._modules |= {name: module for name, module in sys.modules.items() if name.startswith(_CHECKS) and module}
-        for name in (_CHECKS, *self._modules):
-            sys.modules[name] = None  # type: ignore[assignment] # importing it is an ImportError
-        package, _, room = _CHECKS.rpartition(".")
-        vars(sys.modules[package]).pop(room, None)  # an import has made it an attribute too
+    return find
 
 
 def _answer(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -140,14 +131,14 @@ def _answer(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"refused": ["", ""]} if is_stub(error) else {"raised": _told(error)}
 
 
-def _called(line: Line, room: ChecksRoom, solution: Callable[..., Any], question: dict[str, Any]) -> dict[str, Any]:
+def _called(line: Line, find: Find, solution: Callable[..., Any], question: dict[str, Any]) -> dict[str, Any]:
     """Call the function, or a program of the check with it."""
 
     def stand_in(number: int) -> Callable[..., Any]:
         return lambda *args, **kwargs: _ask_back(line, number, args, kwargs)
 
-    called = partial(room.find(question["program"]), solution) if "program" in question else solution
-    args, kwargs = (decode(question[each], room.find, stand_in) for each in ("args", "kwargs"))
+    called = partial(find(question["program"]), solution) if "program" in question else solution
+    args, kwargs = (decode(question[each], find, stand_in) for each in ("args", "kwargs"))
     with torch.inference_mode(False), torch.enable_grad():  # whatever the question before has left
         value = encode(called(*args, **kwargs))  # what is lazy is computed now
     after = encode(args)
@@ -155,12 +146,11 @@ def _called(line: Line, room: ChecksRoom, solution: Callable[..., Any], question
     return {"value": value, "after": None if is_unchanged else after}
 
 
-def _on_rank(
-    room: ChecksRoom, program: Callable[..., Any], asked: dict[str, Any], solution: Callable[..., Any]
-) -> dict[str, Any]:
+def _on_rank(find: Find, asked: dict[str, Any], solution: Callable[..., Any]) -> dict[str, Any]:
     """Run a program of the check on this rank of a world."""
     _enter_group(asked["rank"], asked["size"], "gloo", init_file=asked["meet"], timeout_s=asked["timeout_s"])
-    return {"value": encode(program(asked["rank"], asked["size"], solution, *decode(asked["args"], room.find)))}
+    program, args = find(asked["program"]), decode(asked["args"], find)
+    return {"value": encode(program(asked["rank"], asked["size"], solution, *args))}
 
 
 def _ask_back(line: Line, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -188,41 +178,12 @@ def _told(error: BaseException) -> dict[str, Any]:
 def take_out(paths: Sequence[str]) -> None:
     """Give functions and classes of the package another body, for all code in this process and under every name.
 
-    A module that is imported later loses its own on import.
-
     Example: after `take_out(["pllab.pipeline.clock_cycles"])` every call of it raises `Refused`.
     """
-    later = [path for path in paths if path.rpartition(".")[0] not in sys.modules]
-    if later:
-        sys.meta_path.insert(0, _Later(later))
-    for path in set(paths) - set(later):
-        module, _, name = path.rpartition(".")
-        for function in functions_of(getattr(sys.modules[module], name)):
+    for path in paths:
+        for function in functions_of(resolve_name(path)):
             if not function.__code__.co_freevars:
                 function.__code__ = _refusing(path)
-
-
-class _Later(MetaPathFinder):
-    """Takes names out of their modules as soon as these have been imported."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._paths = paths
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        """The usual way to find the module, with one more thing to do after it was executed."""
-        own = [path for path in self._paths if path.rpartition(".")[0] == fullname]
-        if not own:
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
-        loader: Any = spec and spec.loader
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            take_out(own)
-
-        loader.exec_module = exec_module
-        return spec
 
 
 def _refusing(path: str) -> CodeType:

@@ -8,12 +8,12 @@
     {1: "a"}                {"dict": [[1, "a"]]}
     a tensor                {"tensor": [dtype, shape, requires_grad, base64]}
     a record, an enum       {"record": [class, {field: ...}]}, {"named": [class, [...]]}
-    a function of pllab     {"function": [name, ...]}
+    a function of pllab     {"function": name}
     another of the check's  {"call": 0}
-    all else                {"odd": [class, its repr]}
+    all else                {"odd": its repr}
 
 The two ends do not trust each other equally. The learner's process builds any class that a check names; a check builds
-the few classes it knows, and everything else is `Odd` to it: named, and without any behaviour.
+the few classes it knows, and everything else is `Odd` to it: shown, and without any behaviour.
 """
 
 import base64
@@ -35,9 +35,7 @@ _MOST_SHOWN = 200
 _SIMPLE = (bool, int, float, str)  # written here once: a union is made anew whenever it is read, for every number sent
 _OF_PARTS = (Mapping, MappingView, Sequence, Set, Iterator)
 _DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
-_KINDS: Mapping[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
-_SCHEDULES = ("Schedule", "Action", "Kind")
-_KNOWN = frozenset({"pllab.comm.ledger:Message", *(f"pllab.schedule.model:{name}" for name in _SCHEDULES)})
+_KNOWN = ("pllab.comm.ledger:Message", *(f"pllab.schedule.model:{name}" for name in ("Schedule", "Action", "Kind")))
 _SEEN_IN = "pllab.lesson.exercises."
 
 # What decoding garbage may raise.
@@ -48,12 +46,11 @@ Call = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Odd:
-    """A value that cannot be sent: its class, and its repr.
+    """A value that cannot be sent: its repr.
 
-    Example: `decode(encode(object()))` -> `Odd("object", "<object object at 0x...>")`.
+    Example: `decode(encode(object()))` -> `Odd("<object object at 0x...>")`.
     """
 
-    kind: str
     shown: str
 
     def __repr__(self) -> str:
@@ -76,6 +73,15 @@ class Drawn:
         return f"an iterator of {self.came}"
 
 
+_KINDS: Mapping[str, Callable[[Iterable[Any]], Any]] = {
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "dict": dict,
+    "iterator": lambda parts: Drawn(*parts),
+}
+
+
 def encode(value: Any, calls: list[Call] | None = None) -> Any:
     """The value as JSON can write it.
 
@@ -86,27 +92,27 @@ def encode(value: Any, calls: list[Call] | None = None) -> Any:
     """
     if value is None or isinstance(value, _SIMPLE):  # of a class of the learner's own JSON writes the value alone
         if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-            return {"odd": ["int", f"a number of {value.bit_length()} bits"]}
-        return {"named": [_name(value), [value.value]]} if isinstance(value, Enum) else value
+            return {"odd": f"a number of {value.bit_length()} bits"}
+        return {"named": [full_name(type(value)), [value.value]]} if isinstance(value, Enum) else value
     if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized:
         return {"tensor": _tensor(value)}
-    if isinstance(value, bytes):
-        return _odd(value)
     deeper = partial(encode, calls=calls)
-    if isinstance(value, _OF_PARTS) or dataclasses.is_dataclass(type(value)):
+    has_parts = isinstance(value, _OF_PARTS) and not isinstance(value, bytes)
+    if has_parts or dataclasses.is_dataclass(type(value)):
         return _encode_parts(value, deeper)
     if isinstance(value, Real):
         return int(value) if isinstance(value, Integral) else float(value)
     if hasattr(value, "__array__") and hasattr(value, "tolist"):
         return deeper(value.tolist())  # NumPy's
-    return _encode_call(value, calls) if callable(value) else _odd(value)
+    return _encode_name(value, calls)
 
 
-def _encode_call(value: Call, calls: list[Call] | None) -> dict[str, Any]:
+def _encode_name(value: Any, calls: list[Call] | None) -> dict[str, Any]:
+    """What stands for a function, or for what cannot be sent."""
     if isinstance(value, FunctionType) and value.__module__.startswith("pllab.") and "<" not in value.__qualname__:
-        return {"function": [full_name(value), value.__qualname__]}
-    if calls is None:
-        return _odd(value)
+        return {"function": full_name(value)}
+    if calls is None or not callable(value):
+        return {"odd": repr(value)[:_MOST_SHOWN]}
     calls.append(value)
     return {"call": len(calls) - 1}
 
@@ -117,12 +123,12 @@ def _encode_parts(value: Any, deeper: Callable[[Any], Any]) -> Any:
         return {"dict": [[deeper(key), deeper(item)] for key, item in islice(value.items(), _MOST_ITEMS)]}
     if dataclasses.is_dataclass(value):
         fields = (field.name for field in dataclasses.fields(value) if field.init)
-        return {"record": [_name(value), {name: deeper(getattr(value, name)) for name in fields}]}
+        return {"record": [full_name(type(value)), {name: deeper(getattr(value, name)) for name in fields}]}
     if isinstance(value, Iterator):
         return {"iterator": _drawn(value, deeper)}
     items = [deeper(item) for item in islice(value, _MOST_ITEMS)]
     if isinstance(value, tuple):
-        return {"named": [_name(value), items]} if hasattr(value, "_fields") else {"tuple": items}
+        return {"named": [full_name(type(value)), items]} if hasattr(value, "_fields") else {"tuple": items}
     if isinstance(value, frozenset):
         return {"frozenset": items}  # which may be in a set, or a key
     return {"set": items} if isinstance(value, Set) and not isinstance(value, MappingView) else items
@@ -137,7 +143,16 @@ def _drawn(iterator: Iterator[Any], deeper: Callable[[Any], Any]) -> list[Any]:
     return [came, [deeper(item) if isinstance(item, list) else one for item, one in zip(items, came, strict=True)]]
 
 
-def decode(told: Any, known: Callable[[str], Any] | None = None, call: Callable[[int], Any] | None = None) -> Any:
+def _known(name: str) -> Any:
+    """A class that may be built here: of a schedule, a message, or a plain record of what a check's program saw."""
+    if name in _KNOWN:
+        return resolve_name(name)
+    found = resolve_name(name) if name.startswith(_SEEN_IN) else None
+    is_record = dataclasses.is_dataclass(found) or hasattr(found, "_fields")
+    return found if is_record and full_name(found) == name else None  # not what the module has imported
+
+
+def decode(told: Any, known: Callable[[str], Any] = _known, call: Callable[[int], Any] | None = None) -> Any:
     """The value that was encoded.
 
     Args:
@@ -148,7 +163,7 @@ def decode(told: Any, known: Callable[[str], Any] | None = None, call: Callable[
     Raises:
         NO_VALUE: it is no such message.
     """
-    deeper = partial(decode, known=known or _known, call=call)
+    deeper = partial(decode, known=known, call=call)
     if isinstance(told, list):
         return [deeper(item) for item in told]
     if not isinstance(told, dict):
@@ -156,28 +171,26 @@ def decode(told: Any, known: Callable[[str], Any] | None = None, call: Callable[
     ((kind, inside),) = told.items()
     if kind in _KINDS:
         return _KINDS[kind](deeper(item) for item in inside)
-    if kind == "iterator":
-        return Drawn(*map(deeper, inside))
-    if kind == "dict":
-        return {deeper(key): deeper(item) for key, item in inside}
     if kind == "tensor":
         return _tensor_of(*inside)
+    if kind == "odd":
+        return Odd(str(inside))
+    if kind == "function":
+        return known(inside) or Odd(str(inside))
     if kind == "call" and call is not None:
         return call(int(inside))
-    return _decode_named(kind, inside, deeper, known or _known)
-
-
-def _decode_named(kind: str, inside: Any, deeper: Callable[[Any], Any], known: Callable[[str], Any]) -> Any:
-    """A value of a class, if the class is known here."""
     name, parts = str(inside[0]), inside[1]
-    if kind == "odd":
-        return Odd(name, str(parts))
-    made = known(name)
-    if kind == "function":
-        return made or Odd("function", str(parts))
+    return _decode_named(kind, name, parts, deeper, known(name))
+
+
+def _decode_named(kind: str, name: str, parts: Any, deeper: Callable[[Any], Any], made: Any) -> Any:
+    """A value of a class, if the class is known here.
+
+    A named tuple of a class that is not known is a tuple; an enum's is the value of its member.
+    """
     if kind == "record":
         values = {field: deeper(item) for field, item in parts.items()}
-        return made(**values) if made else Odd(name.rpartition(":")[2], f"{name}({values})"[:_MOST_SHOWN])
+        return made(**values) if made else Odd(f"{name}({values})"[:_MOST_SHOWN])
     if kind == "named":
         items = [deeper(item) for item in parts]
         return made(*items) if made else _bare(items)
@@ -209,15 +222,6 @@ def full_name(thing: Any) -> str:
     return f"{thing.__module__}:{thing.__qualname__}"
 
 
-def _known(name: str) -> Any:
-    """A class that may be built here: of a schedule, a message, or a plain record of what a check's program saw."""
-    if name in _KNOWN:
-        return resolve_name(name)
-    found = resolve_name(name) if name.startswith(_SEEN_IN) else None
-    is_record = dataclasses.is_dataclass(found) or hasattr(found, "_fields")
-    return found if is_record and full_name(found) == name else None  # not what the module has imported
-
-
 def _bare(items: Sequence[Any]) -> Any:
     """A named tuple of a class that is not known is a tuple; an enum's is the value of its member."""
     return items[0] if len(items) == 1 and isinstance(items[0], str | int | float) else tuple(items)
@@ -234,11 +238,3 @@ def _tensor_of(dtype: str, shape: list[int], requires_grad: bool, words: str) ->
     raw = bytearray(base64.b64decode(words))
     flat = torch.frombuffer(raw, dtype=_DTYPES[dtype]) if raw else torch.empty(0, dtype=_DTYPES[dtype])
     return flat.reshape(shape).requires_grad_(bool(requires_grad))
-
-
-def _odd(value: Any) -> dict[str, Any]:
-    return {"odd": [type(value).__name__, repr(value)[:_MOST_SHOWN]]}
-
-
-def _name(value: Any) -> str:
-    return full_name(type(value))

@@ -6,7 +6,6 @@ file of `pllab.lesson.exercises`, which is imported when they are asked for.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -69,7 +68,6 @@ def once_a_check(run: Callable[..., Any]) -> Callable[..., Any]:
     Its result is stored on the solution, and ends with it.
     """
 
-    @wraps(run)
     def remembered(program: Callable[..., Any], solution: Asked, *rest: Any) -> Any:
         if (run, program, rest) not in solution.kept:
             solution.kept[run, program, rest] = run(program, solution, *rest)
@@ -132,10 +130,14 @@ class Exercise:
         return self.id.partition(".")[0]
 
     @property
+    def module(self) -> str:
+        """The name of the module of its file."""
+        return f"pllab.lesson.exercises.lesson_{self.lesson}_{self.file}"
+
+    @property
     def cases(self) -> tuple[Case, ...]:
         """The cases that its file defines, in order; the file is imported when they are asked for."""
-        module = import_module(f"pllab.lesson.exercises.lesson_{self.lesson}_{self.file}")
-        return tuple(each for each in vars(module).values() if isinstance(each, Case))
+        return tuple(each for each in vars(import_module(self.module)).values() if isinstance(each, Case))
 
     @property
     def claims(self) -> tuple[str, ...]:

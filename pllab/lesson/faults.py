@@ -25,7 +25,7 @@ NUM_STEPS = 6
 CALLS_PER_STEP = 4
 _SLOW_S = 0.5  # what a straggler takes longer for each step
 _PLACES = {SKIPPED: 4, SWAPPED: 2, SHAPE: 3}  # at how many calls of a step the fault may be
-_STUCK_IN = {SWALLOWED: ("queue.py:171 in get", "training.py:31 in train"), "": ("training.py:40 in train",)}
+_OTHER_END = {"send": "receive", "receive": "send"}
 
 
 class Truth(NamedTuple):
@@ -99,7 +99,9 @@ class _RankClock:
     def __init__(self, fault: Fault, rank: int, draw: random.Random) -> None:
         self.rank, self.now, self.state = rank, 0.0, "running"
         self.calls: list[Call] = []
-        self._fault, self._is_lost = fault, False
+        self.caught: tuple[Caught, ...] = ()
+        self.stack: tuple[str, ...] = ("training.py:40 in train",)
+        self._fault = fault
         # who leaves the loop early has a step less
         self._paces_s = [draw.uniform(0.004, 0.03) for step in range(NUM_STEPS) if not self._hits(UNEVEN, step)]
 
@@ -110,7 +112,8 @@ class _RankClock:
         """The training with the fault in it; it stops wherever it has to wait for another rank."""
         for step, pace_s in enumerate(self._paces_s):
             if self._hits(SWALLOWED, step):
-                self._is_lost = True
+                self.caught = (Caught("ValueError: batch 17 has no label", "training.py:22 in load", len(self.calls)),)
+                self.stack = ("queue.py:171 in get", "training.py:31 in train")
                 return
             is_slow = self._fault.ward == STRAGGLER and self.rank == self._fault.rank and step >= self._fault.step
             self.now += pace_s + (_SLOW_S if is_slow else 0.0)
@@ -124,7 +127,7 @@ class _RankClock:
         self._start(Call(0, "broadcast", (768,), "float32", peer=0))
         while not self._waited(ranks):
             yield
-        self.state = "returned"
+        self.state, self.stack = "returned", ()
 
     def _step(self, step: int) -> list[Call]:
         """The calls of a step of data parallel."""
@@ -161,36 +164,23 @@ class _RankClock:
         """Whether everything that it started is finished; note it."""
         for number, call in enumerate(self.calls):
             if not call.finished:
-                others = [_other_end(call, self.rank, clock) for clock in _partners(call, self.rank, ranks)]
+                others = [clock.partner(call, self.rank) for clock in ranks if clock.is_partner(call, self.rank)]
                 if not all(others):
                     return False
                 self.now = max(self.now, *(other.started_s for other in others if other)) + 1e-3
                 self.calls[number] = replace(call, finished=True, finished_s=self.now)
         return True
 
+    def is_partner(self, call: Call, rank: int) -> bool:
+        """Whether a call of another rank needs one of this rank."""
+        return self.rank != rank and (call.is_collective or self.rank == call.peer)
+
+    def partner(self, call: Call, rank: int) -> Call | None:
+        """The call that belongs to one of another rank; None if it is missing or is a different call."""
+        same = call if call.is_collective else replace(call, name=_OTHER_END[call.name], peer=rank)
+        return next((one for one in self.calls if (one.order, one.kind) == (call.order, same.kind)), None)
+
     def record(self) -> Record:
         """What it leaves."""
-        caught = (Caught("ValueError: batch 17 has no label", "training.py:22 in load", len(self.calls)),)
-        return Record(
-            rank=self.rank,
-            world_size=self._fault.world_size,
-            calls=tuple(self.calls),
-            state=self.state,
-            caught=caught if self._is_lost else (),
-            stack=() if self.state == "returned" else _STUCK_IN[SWALLOWED if self._is_lost else ""],
-        )
-
-
-def _partners(call: Call, rank: int, clocks: list[_RankClock]) -> list[_RankClock]:
-    return [clock for clock in clocks if clock.rank != rank and (call.is_collective or clock.rank == call.peer)]
-
-
-def _other_end(call: Call, rank: int, clock: _RankClock) -> Call | None:
-    """The call of another rank that belongs to this one; None if it is missing or is a different call."""
-    if call.is_collective:
-        same = [one for one in clock.calls if one.is_collective and one.order == call.order]
-        return same[0] if same and same[0].kind == call.kind else None
-    name = "receive" if call.name == "send" else "send"
-    ends = [one for one in clock.calls if (one.name, one.peer) == (name, rank)]
-    # Messages between two ranks keep their order, and a rank has waited for all earlier ones of its own.
-    return next((one for one in ends if not one.finished or one.number // 4 == call.number // 4), None)
+        size = self._fault.world_size
+        return Record(self.rank, size, tuple(self.calls), self.state, caught=self.caught, stack=self.stack)

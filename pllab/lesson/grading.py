@@ -14,16 +14,16 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pllab.arguments import printable, require
-from pllab.lesson.asking import judge
+from pllab.lesson.checking import judge
 from pllab.lesson.exercise import Exercise, exercises_of
-from pllab.lesson.packing import InCells, Source
+from pllab.lesson.packing import Packed, Source
 from pllab.lesson.sandbox import Limits, Sandbox, require_bubblewrap
-from pllab.lesson.verdict import Outcome, Verdict, refusal
+from pllab.lesson.verdict import Outcome, Verdict
 
 _MOST_BYTES = 64 << 20
 _CELL_ID = re.compile(r"(\d\d)-ex\d+")
@@ -54,7 +54,7 @@ class Sheet:
         yield printable(f"{self.notebook}   {self.problem or f'{self.points} of {self.of} points'}")
         for verdict in self.verdicts:
             points = f"{verdict.exercise.id}  {points_of(verdict)} of {verdict.exercise.difficulty}"
-            hint = f"{verdict.hint_id}: {verdict.first.hint}" if verdict.hint_id else ""
+            hint = f"{verdict.hint_id}: {verdict.hint}" if verdict.hint_id else ""
             yield printable(f"  {points}  {verdict.outcome:<16} {hint}".rstrip())
 
     def to_json(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def points_of(verdict: Verdict) -> int:
 def _as_json(verdict: Verdict) -> dict[str, Any]:
     head = {"id": verdict.exercise.id, "title": verdict.exercise.title, "outcome": str(verdict.outcome)}
     points = {"points": points_of(verdict), "of": verdict.exercise.difficulty}
-    return head | points | {"hint_id": verdict.hint_id, "hint": verdict.first.hint}
+    return head | points | {"hint_id": verdict.hint_id, "hint": verdict.hint}
 
 
 def grade(notebooks: Sequence[Path], limits: Limits) -> Iterator[Sheet]:
@@ -96,15 +96,15 @@ def grade(notebooks: Sequence[Path], limits: Limits) -> Iterator[Sheet]:
 def _verdicts(path: Path, limits: Limits, hidden: set[Path]) -> Iterator[Verdict]:
     """The verdict on each exercise of a notebook; what is undecided is tried once more."""
     exercises, source = exercises_in(path)
+    solution = Packed(source)
     for exercise in exercises:
-        solution = InCells(exercise.id, source)
         verdict = _judged(exercise, solution, limits, hidden)
         if verdict.outcome is Outcome.UNDECIDED:
             verdict = _judged(exercise, solution, limits, hidden)
         yield verdict
 
 
-def _judged(exercise: Exercise, solution: InCells, limits: Limits, hidden: set[Path]) -> Verdict:
+def _judged(exercise: Exercise, solution: Packed, limits: Limits, hidden: set[Path]) -> Verdict:
     """One try at an exercise; whatever goes wrong affects only this exercise."""
     deadline_s = limits.timeout_s or exercise.deadline_s
     sandbox = Sandbox(limits, hidden)
@@ -113,9 +113,10 @@ def _judged(exercise: Exercise, solution: InCells, limits: Limits, hidden: set[P
             folder = Path(tempfile.mkdtemp(dir=sandbox.scratch))
             verdict = judge(exercise, solution, sandbox.server, folder, deadline_s)
     except (OSError, RuntimeError) as error:  # the fork server has ended, or the disk is full
-        verdict = replace(refusal(exercise, "ended", f"The check ended with: {error}"), outcome=Outcome.UNDECIDED)
+        hint = f"The check ended with: {error}"
+        verdict = Verdict(exercise=exercise, hint_id="ended", hint=hint, is_undecided=True)
     if sandbox.breach and verdict.outcome is not Outcome.RIGHT:
-        verdict = refusal(exercise, "limit", _LIMIT.format(breach=sandbox.breach))
+        verdict = Verdict(exercise=exercise, hint_id="limit", hint=_LIMIT.format(breach=sandbox.breach))
     return verdict
 
 

@@ -75,17 +75,13 @@ def compare(
         Wrong: an answer is wrong; with the first mistake that explains every wrong answer, or else with the first
             wrong answer and the right one. Or the function raised; the hint is "raised" then.
     """
-    questions = list(questions)
-    answers = []
-    for question in questions:
+    wrong = []
+    for question in list(questions):
         with _shown_if_it_raises(asked.format(*question), partial(truth, *question), show):
             answer = solution(*deepcopy(question))
-        answers.append(read(answer, *question))
-    wrong = [
-        (answer, question)
-        for answer, question in zip(answers, questions, strict=True)
-        if not same(answer, truth(*question))
-    ]
+        answer = read(answer, *question)
+        if not same(answer, truth(*question)):
+            wrong.append((answer, question))
     if not wrong:
         return
     answer, question = wrong[0]

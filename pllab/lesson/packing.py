@@ -30,18 +30,13 @@ Source = tuple[tuple[str, tuple[str, ...]], ...]  # the name of each cell with i
 
 @dataclass(frozen=True)
 class Packed:
-    """A solution as cloudpickle in base64, with the cells it comes from."""
+    """A solution as cloudpickle in base64, with the cells it comes from.
 
-    function: str
+    Without `function` the other process makes it: of the last check of the exercise in these cells.
+    """
+
     source: Source
-
-
-@dataclass(frozen=True)
-class InCells:
-    """A solution that the other process makes itself: of the last check of an exercise in some cells."""
-
-    exercise_id: str
-    source: Source
+    function: str = ""
 
 
 def pack(solution: Callable[..., Any] | None) -> Packed:
@@ -56,7 +51,7 @@ def pack(solution: Callable[..., Any] | None) -> Packed:
         if not callable(solution):
             raise Refused("no_function", _NO_FUNCTION.format(given=solution))
         _Pickler(packed := io.BytesIO()).dump(solution)
-        return Packed(base64.b64encode(packed.getvalue()).decode(), tuple(_sources(solution)))
+        return Packed(tuple(_sources(solution)), base64.b64encode(packed.getvalue()).decode())
     except Exception as error:  # pickling runs foreign code; every failure means the same to the student
         raise Refused("cannot_travel", _CANNOT_TRAVEL.format(error=error)) from None
 

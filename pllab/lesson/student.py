@@ -14,7 +14,7 @@ from pllab.arguments import plain_file, require
 from pllab.lesson.exercise import find
 from pllab.lesson.publish import Notebook
 from pllab.lesson.site import write_hand_out
-from pllab.lesson.verdict import Outcome, Verdict
+from pllab.lesson.verdict import Verdict
 
 _CHECK = re.compile(r"(\d\d)-ex(\d+)-check")
 
@@ -62,6 +62,6 @@ def without_solutions(notebook: Notebook) -> Notebook:
 
 
 def _not_attempted(exercise_id: str, count: int | None) -> Notebook:
-    verdict = Verdict(exercise=find(exercise_id), outcome=Outcome.NOT_ATTEMPTED)
+    verdict = Verdict(exercise=find(exercise_id))
     data = {"text/html": verdict._repr_html_(), "text/plain": str(verdict)}
     return nbformat.v4.new_output("execute_result", data=data, execution_count=count)

@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle
 
-from pllab.lesson import asking, checking
+from pllab.lesson import checking
 from pllab.lesson.exercise import Exercise, find
 from pllab.lesson.packing import pack
 from pllab.lesson.verdict import Outcome, Verdict
@@ -37,7 +37,7 @@ def judged_on(exercise: Exercise, solution: Callable[..., Any]) -> Verdict:
         cloudpickle.register_pickle_by_value(home)
     server = checking.warm_server(*checking.PRELOADED)
     with tempfile.TemporaryDirectory(prefix="pllab-check-") as folder:
-        return asking.judge(exercise, pack(solution), server, Path(folder), exercise.deadline_s)
+        return checking.judge(exercise, pack(solution), server, Path(folder), exercise.deadline_s)
 
 
 def name_of(solution: Callable[..., Any]) -> str:

@@ -12,9 +12,9 @@ import psutil
 import pytest
 import torch
 
-from pllab.lesson import Outcome, asking, check, checking, conversation
+from pllab.lesson import Outcome, asking, check, checking
 from pllab.lesson.exercise import find
-from pllab.lesson.verdict import Result, Verdict
+from pllab.lesson.verdict import Verdict
 from tests.comm.test_fork_server import gone
 from tests.lesson.judge import cell
 
@@ -99,7 +99,7 @@ def test_what_is_no_solution_is_told_and_never_passes(solution, hint_id, words):
     """For a module without a forward torch raises what a stub does."""
     verdict = check("00.1", solution)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
-    assert words in verdict.first.hint
+    assert words in verdict.hint
 
 
 @pytest.mark.exhaustive
@@ -109,8 +109,8 @@ def test_a_hang_on_ranks_is_told_under_the_claim_of_the_world_it_was_seen_in():
             pass
 
     verdict = check("02.1", ring_pass)
-    assert verdict.hint_id == "hang" and verdict.first.claim.startswith("in a world of 2")
-    assert verdict.first.hint.startswith("In a world of 2, rank "), str(verdict)
+    assert verdict.hint_id == "hang" and verdict.exercise.claims[verdict.passed].startswith("in a world of 2")
+    assert verdict.hint.startswith("In a world of 2, rank "), str(verdict)
 
 
 def test_a_function_that_ends_while_it_is_given_more_time_is_judged(monkeypatch):
@@ -119,42 +119,31 @@ def test_a_function_that_ends_while_it_is_given_more_time_is_judged(monkeypatch)
             waited.append(time.sleep(1.0))
         return items[rank::world_size]
 
-    monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: True)
+    monkeypatch.setattr(asking, "is_starved", lambda pid, wall_s: True)
     monkeypatch.setattr(asking, "PATIENCE", 100)
     assert check("00.1", my_share, deadline_s=0.6).outcome is Outcome.RIGHT
 
 
 def test_a_verdict_is_shown_without_control_characters():
     """They would move a terminal's cursor, or write from right to left."""
-    result = Result(claim="it is tested", hint_id="raised\x1b[2J", hint="Your function raised \x1b[1A\u202eright")
-    verdict = Verdict(exercise=find("00.1"), outcome=Outcome.NOT_YET, results=(result,), printed="a\tb\r\x07\nc")
+    raised = {"hint_id": "raised\x1b[2J", "hint": "Your function raised \x1b[1A\u202eright"}
+    verdict = Verdict(exercise=find("00.1"), printed="a\tb\r\x07\nc", **raised)
     for shown in (str(verdict), verdict._repr_html_()):
         assert not set(shown) & set("\x1b\u202e\r\x07")
         assert "\\x1b[1A\\u202eright" in shown and "a\tb\\r\\x07\n" in shown
 
 
-def test_threads_and_processes_of_the_student_end_with_the_check():
+def test_threads_and_processes_of_the_student_end_with_the_check_and_what_is_printed_is_shown_and_cut():
     def my_share(items, rank, world_size):
         threading.Thread(target=threading.Event().wait).start()
         print(subprocess.Popen(["sleep", "1000"]).pid)  # noqa: T201 - the student does
+        print("x" * 1000)  # noqa: T201
         return items[rank::world_size]
 
     verdict = check("00.1", my_share)
     assert verdict.outcome is Outcome.RIGHT and str(verdict).count("  passed: ") == 3
-    numbers = [int(line) for line in verdict.printed.splitlines()[:-1]]  # the last one may be cut
-    assert numbers and all(map(gone, numbers))
-
-
-def test_what_the_student_prints_is_shown_and_cut():
-    def my_share(items, rank, world_size):
-        print("share of", rank)  # noqa: T201 - the student does
-        print("x" * 1000)  # noqa: T201
-        return items
-
-    verdict = check("00.1", my_share)
-    assert verdict.printed.startswith("share of 0")
-    assert len(verdict.printed) <= 2000
-    assert "your function printed" in str(verdict)
+    assert "your function printed: " in str(verdict) and 1000 < len(verdict.printed) <= 2000
+    assert all(gone(int(line)) for line in verdict.printed.splitlines()[::2])
 
 
 def test_unknown_exercises_are_refused_with_the_way_out():

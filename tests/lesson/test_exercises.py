@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pllab.lesson import Exercise, Outcome, conversation
+from pllab.lesson import Exercise, Outcome, asking
 from pllab.lesson.exercise import EXERCISES
 from pllab.lesson.exercises import lesson_09_bench
 from pllab.lesson.verdict import Verdict
@@ -78,9 +78,9 @@ def assert_refused(exercise: Exercise, wrong: Iterable[tuple[Solution, str]], mo
     raise AssertionError(f"alike: {', '.join(alike)}")
 
 
-def _pattern(verdict: Verdict) -> tuple[str, str]:
-    """The claim that failed and why: of wrong solutions that agree in both one is enough."""
-    return verdict.first.claim, verdict.hint_id
+def _pattern(verdict: Verdict) -> tuple[int, str]:
+    """The case that failed and why: of wrong solutions that agree in both one is enough."""
+    return verdict.passed, verdict.hint_id
 
 
 def assert_passes(exercise: Exercise, solutions: Iterable[Solution], **changes: Any) -> None:
@@ -130,10 +130,10 @@ def test_every_other_right_solution_passes(exercise):
 )
 def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution, monkeypatch):
     """Also on a busy machine, where a check would say that it could not decide, since it goes on for ever."""
-    monkeypatch.setattr(conversation, "is_starved", lambda *_: False)
+    monkeypatch.setattr(asking, "is_starved", lambda *_: False)
     verdict = judged(exercise_id, solution, deadline_s=4.0)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
-    assert verdict.first.where.endswith(f"of {solution.__name__}")
+    assert verdict.where.endswith(f"of {solution.__name__}")
 
 
 def test_every_exercise_has_right_and_wrong_ones():

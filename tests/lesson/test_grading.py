@@ -16,14 +16,13 @@ import pytest
 
 from pllab.comm.fork_server import warm_server
 from pllab.lesson import Outcome, grading
-from pllab.lesson.asking import judge
-from pllab.lesson.checking import PRELOADED
+from pllab.lesson.checking import PRELOADED, judge
 from pllab.lesson.exercise import exercises_of, find
 from pllab.lesson.extraction import needed, statements
 from pllab.lesson.grading import Sheet, exercises_in, grade, points_of
-from pllab.lesson.packing import InCells
+from pllab.lesson.packing import Packed
 from pllab.lesson.sandbox import Limits
-from pllab.lesson.verdict import Verdict, refusal
+from pllab.lesson.verdict import Verdict
 from tests.lesson.handed_in import FENCED, hand_in, hand_in_variants
 from tests.lesson.hostile import HOSTILE, SHARE
 
@@ -155,7 +154,7 @@ def my_share(items, rank, world_size):
     with socket.create_server(("127.0.0.1", 0)) as server:
         cell = f"PORT = {server.getsockname()[1]}\n{cell}"
         (sheet,) = graded(hand_in(folders[2] / "a.ipynb", ("00.1", cell, "my_share")))
-    assert in_words(sheet) == ["right"], sheet.verdicts[0].first.hint
+    assert in_words(sheet) == ["right"], sheet.verdicts[0].hint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["handed_in", "home", "temporary"]
     assert not Path("/dev/shm/pllab-left").exists()
 
@@ -202,7 +201,7 @@ print("never", 1 / 0)
         **dict.fromkeys(("11.2", "11.3"), (0, Outcome.NOT_YET, "packaged")),
     }
     assert hint_id and sheet.points == 1 and sheet.to_json()["exercises"][3]["hint"]
-    assert "bubbles" in sheet.verdicts[2].first.hint
+    assert "bubbles" in sheet.verdicts[2].hint
     assert unread.problem.startswith("it is no notebook")
 
 
@@ -258,7 +257,7 @@ AS_IN_A_NOTEBOOK = {  # the cell of the function, and that of its check
 def judged_in_cells(folder, *texts):
     """The verdict on exercise 00.1 in some cells, without a sandbox, which takes seconds to start."""
     source = tuple((f"cell {number}", tuple(text.splitlines(keepends=True))) for number, text in enumerate(texts, 1))
-    return judge(find("00.1"), InCells("00.1", source), warm_server(*PRELOADED), folder, 20.0)
+    return judge(find("00.1"), Packed(source), warm_server(*PRELOADED), folder, 20.0)
 
 
 @pytest.mark.parametrize("cells", AS_IN_A_NOTEBOOK.values(), ids=AS_IN_A_NOTEBOOK)
@@ -269,12 +268,12 @@ def test_what_is_right_in_the_notebook_is_right_here(tmp_path, cells):
 
 def test_a_cell_that_python_cannot_read_is_named_where_its_function_is_missing(tmp_path):
     told = "NameError: name 'my_share' is not defined, and Python cannot read cell 1, so there is no function to check"
-    assert told in judged_in_cells(tmp_path, SHARES.replace(":\n", "\n"), CHECK).first.hint
+    assert told in judged_in_cells(tmp_path, SHARES.replace(":\n", "\n"), CHECK).hint
 
 
 def test_a_check_that_python_cannot_read_is_told(tmp_path):
     verdict = judged_in_cells(tmp_path, SHARES, 'check("00.1", my_share +)')
-    assert verdict.first.hint.startswith('No cell of the notebook that Python can read has a check("00.1"')
+    assert verdict.hint.startswith('No cell of the notebook that Python can read has a check("00.1"')
 
 
 ENDLESS = """
@@ -311,7 +310,7 @@ def test_a_notebook_that_is_too_large_is_told_apart_from_no_notebook(tmp_path, m
 def test_a_sheet_has_one_line_for_each_exercise_and_no_control_characters():
     """Or an error could paint a line of its own over the teacher's sheet."""
     painted = "Your function raised ValueError: \x1b[1A\x1b[2K\n  00.1  1 of 1  right"
-    verdict = refusal(find("00.1"), "raised", painted)
+    verdict = Verdict(exercise=find("00.1"), hint_id="raised", hint=painted)
     lines = list(Sheet("handed\x1b]0;in\n.ipynb", (verdict,)).lines())
     assert len(lines) == 2 and all(line.isprintable() for line in lines)
     assert lines[0].startswith("handed\\x1b]0;in\\n.ipynb") and "\\x1b[1A\\x1b[2K" in lines[1]
@@ -325,8 +324,7 @@ def test_the_deadline_is_the_teachers_or_else_the_exercises_also_when_it_is_trie
 
     def noted(exercise, solution, server, folder, deadline_s):
         seen.append(deadline_s)
-        undecided = Verdict(exercise=exercise, outcome=Outcome.UNDECIDED)
-        return undecided if len(seen) == 1 else refusal(exercise, "noted", "")
+        return Verdict(exercise=exercise, hint_id="noted", is_undecided=len(seen) == 1)
 
     monkeypatch.setattr(grading, "judge", noted)
     path = hand_in(tmp_path / "a.ipynb", ("00.1", RIGHT, "my_share"))

@@ -49,4 +49,4 @@ def stage_of_float64(row, stage, loss, inputs, targets):
 )
 def test_right_numbers_of_another_dtype_and_rounded_sums_are_refused(exercise_id, hint_id, solution, right):
     verdict = judged(exercise_id, solution)
-    assert (verdict.hint_id, right in verdict.first.hint) == (hint_id, True), str(verdict)
+    assert (verdict.hint_id, right in verdict.hint) == (hint_id, True), str(verdict)
