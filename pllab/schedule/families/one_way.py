@@ -2,10 +2,9 @@
 
 from itertools import chain
 
-from pllab.schedule.model import Action, Kind, Schedule, check_sizes, collector_paused, series
+from pllab.schedule.model import Action, Kind, Schedule, check_sizes, series
 
 
-@collector_paused()
 def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
     """Every stage runs all forwards, then all backwards: simple, and it holds all `m` micro-batches at once.
 
@@ -27,7 +26,6 @@ def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
     return Schedule(tuple(rows), "GPipe")
 
 
-@collector_paused()
 def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     """Stage `s` of `p` warms up with `p - s - 1` forwards, then alternates, then drains.
 
@@ -48,7 +46,6 @@ def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     return Schedule(tuple(_alternating(stage, m, p - stage - 1) for stage in range(p)), "1F1B")
 
 
-@collector_paused()
 def eager_one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     """1F1B with a warm-up twice as long, `2(p - s) - 2` forwards, so that messages travel while devices compute.
 
@@ -68,7 +65,6 @@ def _alternating(stage: int, num_microbatches: int, warm_up: int) -> tuple[Actio
     return in_turn(forwards, backwards, warm_up)
 
 
-@collector_paused()
 def zb_h1(num_stages: int, num_microbatches: int) -> Schedule:
     """1F1B's order and its memory, with a third of its bubble when F, I and W take the same time.
 
@@ -91,7 +87,6 @@ def zb_h1(num_stages: int, num_microbatches: int) -> Schedule:
     return Schedule(tuple(_split(stage, m, p - stage - 1, stage) for stage in range(p)), "ZB-H1")
 
 
-@collector_paused()
 def zb_h2(num_stages: int, num_microbatches: int) -> Schedule:
     """Twice ZB-H1's warm-up and delay: no rank waits at all once `m >= 2p - 1` and F, I and W take the same time.
 
