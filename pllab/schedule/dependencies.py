@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pllab.schedule.costs import Costs
-from pllab.schedule.model import Action, Kind, Schedule, collector_paused
+from pllab.schedule.model import Action, Kind, Schedule
 
 
 def needs(action: Action, num_stages: int, present: Container[Action]) -> Iterator[Action]:
@@ -67,16 +67,18 @@ class Walk:
         homes = tuple(schedule.rank_of_stage[stage] for stage in range(schedule.num_stages))
         self._steps = _steps(homes, first, costs)
         self._shares = pair_shares(schedule, costs) if costs else {}
-        self._end = 3 * schedule.num_stages * first  # micro-batches in inboxes from here on have passed all steps
-        # By number, the time of arrival; None if the inbox is empty.
-        self._inbox: list[float | None] = [None] * (self._end + (schedule.num_stages + 1) * first)
+        # By number, the time of arrival; None if the inbox is empty. The last ones are for what has passed all steps.
+        self._inbox: list[float | None] = [None] * ((4 * schedule.num_stages + 1) * first)
         self._inbox[:first] = [0.0] * first
-        self._ready: list[Iterator[int]] = []
-        self._waiting: dict[int, Iterator[int]] = {}
         self.starts: tuple[list[float], ...] = tuple([] for _ in schedule.rows)
         self.ends: tuple[list[float], ...] = tuple([] for _ in schedule.rows)
-        with collector_paused():
-            self._run()
+        self._waiting: dict[int, Iterator[int]] = {}
+        self._ready = list(map(self._work, range(len(schedule.rows))))
+        while self._ready:
+            rank = self._ready.pop()
+            empty = next(rank, None)
+            if empty is not None:
+                self._waiting[empty] = rank
 
     @property
     def heads(self) -> list[int]:
@@ -88,17 +90,10 @@ class Walk:
         """When the last rank ends."""
         return max((row[-1] for row in self.ends if row), default=0.0)
 
+    @property
     def is_over(self) -> bool:
-        """Whether every rank has run its row and every micro-batch has passed all steps."""
-        return self.heads == list(map(len, self._rows)) and self._inbox[: self._end].count(None) == self._end
-
-    def _run(self) -> None:
-        self._ready += map(self._work, range(len(self._rows)))
-        while self._ready:
-            rank = self._ready.pop()
-            empty = next(rank, None)
-            if empty is not None:
-                self._waiting[empty] = rank
+        """Whether every rank has run its row; if not, the ranks wait for each other."""
+        return self.heads == list(map(len, self._rows))
 
     def _work(self, rank: int) -> Iterator[int]:
         """Run the row of one rank and note the times; yield the number of an empty inbox to wait for it."""
