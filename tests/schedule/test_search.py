@@ -87,7 +87,7 @@ def questions(draw: st.DrawFn, most: int = 5) -> Question:
 def test_every_question_gets_legal_schedules_within_the_memory_and_above_their_floors(question: Question) -> None:
     """And what `optimal` says of its schedule is true."""
     p, m, costs, limit = question
-    work, found, heuristic = SearchProblem.of(*question), optimal(*question), zero_bubble(*question)
+    work, found, heuristic = SearchProblem(*question), optimal(*question), zero_bubble(*question)
     for schedule in (heuristic, found.schedule):
         check(schedule, limit)
         assert (schedule.num_stages, schedule.num_microbatches, schedule.num_ranks) == (p, m, p)

@@ -52,7 +52,7 @@ def _weights_at_the_end(work: SearchProblem, stage: int) -> float:
     if not work.weight[stage]:
         return inf
     below = range(stage)
-    seconds = sum(work.forward[s] + work.backward[s] + 2 * work.message for s in below)
+    seconds = sum(work.forward[s] + work.backward[s] + 2 * work.costs.p2p for s in below)
     return int(min(work.num_microbatches, 1 + seconds / work.weight[stage] + 1e-9))  # more than all is no limit
 
 
@@ -83,7 +83,7 @@ def _deliver(
     receiver = {"F": min(stage + 1, work.num_stages - 1), "I": stage - 1}.get(kind, -1)
     if receiver < 0:  # no stage waits for a W, or for the I of stage 0
         return None
-    arrival = end if receiver == stage else end + work.message
+    arrival = end if receiver == stage else end + work.costs.p2p
     inbox = ranks[receiver].inputs if receiver > stage else ranks[receiver].gradients
     inbox.append(arrival)
     return arrival, receiver
