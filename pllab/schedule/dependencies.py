@@ -40,9 +40,15 @@ def pair_shares(schedule: Schedule, costs: Costs) -> dict[Action, float]:
     other, each shortened by the same factor, so that a rank still does one action at a time. On a device they run at
     once, and both results leave at the end of the pair.
     """
-    stages = {(forward.stage, backward.stage) for forward, backward in schedule.pairs()}
-    share = {pair: costs.share_of_pair(*pair) for pair in stages}
-    return {action: share[pair[0].stage, pair[1].stage] for pair in schedule.pairs() for action in pair}
+    shares: dict[Action, float] = {}
+    for pair in schedule.pairs():
+        seconds = [costs.duration(action.stage, action.kind) for action in pair]
+        share = 1 - costs.overlap * min(seconds) / sum(seconds) if any(seconds) else 1.0
+        shares |= dict.fromkeys(pair, share)
+    return shares
+
+
+_FREE = Costs(0.0, 0.0, 0.0)
 
 
 class Walk:
@@ -53,32 +59,32 @@ class Walk:
 
     With `S` stages, a micro-batch goes through these steps, which are numbered in one row:
 
-        step    0    1    2  |  3    4    5  |  6    7    8        F of stage s is step s,
-        does   0F   1F   2F  | 2B   1B   0B  | 0W   1W   2W        B (or I) is step 2 S - 1 - s, W is step 2 S + s
+        step    0    1    2  |  3    4    5  |     7    9   11     F of stage s is step s,
+        does   0F   1F   2F  | 2B   1B   0B  |    0W   1W   2W     B (or I) is step 2 S - 1 - s, W is step 2 S + 1 + 2 s
 
-    A step takes the micro-batch out of its inbox, and puts it into the inbox of the next step with the time of its
-    arrival; I also puts one into the inbox of its W. There is nothing else to wait for: when a gradient arrives, the
-    stage's own forward has run. Every stage must have one rank, and every action must be an F, B, I or W.
+    A step takes the micro-batch from its inbox, and puts it into the inbox of the next step with the time of its
+    arrival, where it stays after 0B and every W; I also puts one into the inbox of its W. There is nothing else to wait
+    for: when a gradient arrives, the stage's own forward has run. Every stage must have one rank, and every action must
+    be an F, B, I or W.
     """
 
-    def __init__(self, schedule: Schedule, costs: Costs | None = None) -> None:
-        first = schedule.num_microbatches
-        self._rows = schedule.rows
+    def __init__(self, schedule: Schedule, costs: Costs = _FREE) -> None:
+        self._rows, self._num_microbatches = schedule.rows, schedule.num_microbatches
         homes = tuple(schedule.rank_of_stage[stage] for stage in range(schedule.num_stages))
-        self._steps = _steps(homes, first, costs)
-        self._shares = pair_shares(schedule, costs) if costs else {}
-        # By number, the time of arrival; None if the inbox is empty. The last ones are for what has passed all steps.
-        self._inbox: list[float | None] = [None] * ((4 * schedule.num_stages + 1) * first)
-        self._inbox[:first] = [0.0] * first
+        self._steps = _steps(homes, self._num_microbatches, costs)
+        self._shares = pair_shares(schedule, costs)
+        # By number, the time of arrival; None before it.
+        later = 4 * schedule.num_stages * self._num_microbatches
+        self._inbox: list[float | None] = [*[0.0] * self._num_microbatches, *[None] * later]
         self.starts: tuple[list[float], ...] = tuple([] for _ in schedule.rows)
         self.ends: tuple[list[float], ...] = tuple([] for _ in schedule.rows)
         self._waiting: dict[int, Iterator[int]] = {}
         self._ready = list(map(self._work, range(len(schedule.rows))))
         while self._ready:
             rank = self._ready.pop()
-            empty = next(rank, None)
-            if empty is not None:
-                self._waiting[empty] = rank
+            number = next(rank, None)
+            if number is not None:
+                self._waiting[number] = rank
 
     @property
     def heads(self) -> list[int]:
@@ -100,15 +106,14 @@ class Walk:
         steps, inbox, waiting, is_half = self._steps, self._inbox, self._waiting, Kind.I
         shares = self._shares
         starts, ends = self.starts[rank], self.ends[rank]
-        now = 0.0
+        now, step_size = 0.0, self._num_microbatches
         for stage, kind, microbatch in self._rows[rank]:
-            take, leave, seconds, travel = steps[kind][stage]
+            take, seconds, travel = steps[kind][stage]
             number = take + microbatch
             if (arrived := inbox[number]) is None:
                 yield number
                 arrived = inbox[number]
                 assert arrived is not None
-            inbox[number] = None
             if arrived > now:
                 now = arrived
             starts.append(now)
@@ -116,7 +121,7 @@ class Walk:
                 seconds *= shares.get(Action(stage, kind, microbatch), 1.0)
             now += seconds
             ends.append(now)
-            number = leave + microbatch
+            number += step_size
             inbox[number] = now + travel
             if kind is is_half:
                 inbox[steps[Kind.W][stage].take + microbatch] = now
@@ -128,28 +133,23 @@ class _KindStep(NamedTuple):
     """One kind of action on one stage; the number of an inbox is that of its step times `m`, plus the micro-batch."""
 
     take: int
-    leave: int
     seconds: float
     travel: float
 
 
 @lru_cache(maxsize=16)  # a search walks thousands of orders of one pipeline
-def _steps(homes: tuple[int, ...], m: int, costs: Costs | None) -> Mapping[Kind, list[_KindStep]]:
-    """For each kind, the steps of all stages: both inboxes, and the seconds of the work and of the message."""
+def _steps(homes: tuple[int, ...], m: int, costs: Costs) -> Mapping[Kind, list[_KindStep]]:
+    """For each kind, the steps of all stages: the inbox, and the seconds of the work and of the message."""
     stages = range(len(homes))
-    turn, end = 2 * len(stages), 3 * len(stages)
+    turn = 2 * len(stages)
 
-    def step(kind: Kind, stage: int, take: int, leave: int, towards: int) -> _KindStep:
+    def step(kind: Kind, stage: int, number: int, towards: int) -> _KindStep:
         away = towards in stages and homes[towards] != homes[stage]
-        travel = costs.p2p if away and costs else 0.0
-        return _KindStep(take * m, leave * m, costs.duration(stage, kind) if costs else 0.0, travel)
-
-    def back(kind: Kind, stage: int) -> _KindStep:
-        return step(kind, stage, turn - 1 - stage, turn - stage if stage else end, stage - 1)
+        return _KindStep(number * m, costs.duration(stage, kind), costs.p2p if away else 0.0)
 
     return {
-        Kind.F: [step(Kind.F, stage, stage, stage + 1, stage + 1) for stage in stages],
-        Kind.B: [back(Kind.B, stage) for stage in stages],
-        Kind.I: [back(Kind.I, stage) for stage in stages],
-        Kind.W: [step(Kind.W, stage, turn + stage, end + 1 + stage, stage) for stage in stages],
+        Kind.F: [step(Kind.F, stage, stage, stage + 1) for stage in stages],
+        Kind.B: [step(Kind.B, stage, turn - 1 - stage, stage - 1) for stage in stages],
+        Kind.I: [step(Kind.I, stage, turn - 1 - stage, stage - 1) for stage in stages],
+        Kind.W: [step(Kind.W, stage, turn + 1 + 2 * stage, stage) for stage in stages],
     }

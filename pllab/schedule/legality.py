@@ -59,18 +59,9 @@ def problems(schedule: Schedule, memory_limit: float | None = None) -> list[Prob
     return list(islice(_problems(schedule, memory_limit), _MOST_PROBLEMS))
 
 
-def check_memory_limit(memory_limit: float | None) -> None:
-    """Refuse a limit that is neither None nor a number of micro-batches; infinity is one.
-
-    Raises:
-        ValueError: it is below 0, or no number.
-    """
+def _problems(schedule: Schedule, memory_limit: float | None) -> Iterator[Problem]:
     is_fine = memory_limit is None or (is_number(memory_limit) and memory_limit >= 0)
     require(is_fine, f"memory_limit is {memory_limit}; give the most micro-batches a rank may hold, or None")
-
-
-def _problems(schedule: Schedule, memory_limit: float | None) -> Iterator[Problem]:
-    check_memory_limit(memory_limit)
     counts = Counter(schedule.actions())
     complete = True
     for problem in chain(_nothing(schedule), _wrong(counts), _homes(schedule), _unfinished(schedule, counts)):

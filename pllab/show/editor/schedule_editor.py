@@ -13,7 +13,6 @@ import traitlets
 
 from pllab.arguments import deadline, is_number, require
 from pllab.schedule import Action, Kind, Schedule
-from pllab.schedule.legality import check_memory_limit
 from pllab.show.editor.board import label_in, outcome_of, sentence_of, summary_of, view_of
 from pllab.show.editor.board_picture import draw_board
 from pllab.show.editor.positions import BoardRules, Position, halves_of, judge, merge, move, place_of, split
@@ -67,7 +66,6 @@ class ScheduleEditor(Widget):
         timeout_s: float = 60.0,
         projector: bool = False,
     ) -> None:
-        check_memory_limit(memory_limit)
         is_fine = par is None or (is_number(par) and math.isfinite(par))
         require(is_fine, f"par is {par!r}; give the makespan to reach, a number, or None")
         limit = None if memory_limit == math.inf else memory_limit  # as JSON has no infinity
