@@ -10,9 +10,12 @@ from itertools import accumulate
 from typing import Protocol
 
 
-class _HasKind(Protocol):
+class HasKind(Protocol):
+    """What a count of memory needs of an action."""
+
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """One of the letters F B I W C U R."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Held:
         """What one action adds, by kind: F +1, B -1, I minus its share, W minus the rest; other kinds nothing."""
         return {"F": 1.0, "B": -1.0, "I": -self.input_share, "W": self.input_share - 1.0}
 
-    def after_each(self, actions: Iterable[_HasKind]) -> list[float]:
+    def after_each(self, actions: Iterable[HasKind]) -> list[float]:
         """The micro-batches held after each action: `[1, 2, 1, 0]` for `0F0 0F1 0B0 0B1`."""
         changes = self.changes
         return list(accumulate(changes.get(action.kind, 0.0) for action in actions))
