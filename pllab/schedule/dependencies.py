@@ -87,19 +87,9 @@ class Walk:
                 self._waiting[number] = rank
 
     @property
-    def heads(self) -> list[int]:
-        """How many actions of its row each rank has done."""
-        return list(map(len, self.ends))
-
-    @property
-    def makespan(self) -> float:
-        """When the last rank ends."""
-        return max((row[-1] for row in self.ends if row), default=0.0)
-
-    @property
     def is_over(self) -> bool:
         """Whether every rank has run its row; if not, the ranks wait for each other."""
-        return self.heads == list(map(len, self._rows))
+        return list(map(len, self.ends)) == list(map(len, self._rows))
 
     def _work(self, rank: int) -> Iterator[int]:
         """Run the row of one rank and note the times; yield the number of an empty inbox to wait for it."""

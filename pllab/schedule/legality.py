@@ -131,7 +131,7 @@ def _deadlock(schedule: Schedule) -> Iterator[Problem]:
     walk = Walk(schedule)
     if walk.is_over:
         return
-    rows = list(zip(schedule.rows, walk.heads, strict=True))
+    rows = list(zip(schedule.rows, map(len, walk.ends), strict=True))
     present = frozenset(schedule.actions())
     done = {action for row, head in rows for action in row[:head]}
     stuck = {rank: row[head] for rank, (row, head) in enumerate(rows) if head < len(row)}

@@ -1,4 +1,4 @@
-"""A GPT-2 split over ranks against the plain one and against PyTorch's split, on two ranks and on four."""
+"""A GPT-2 split over ranks against the plain one, on two ranks and on four."""
 
 from collections.abc import Callable
 from functools import cache
@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.distributed.tensor.parallel import loss_parallel
 from torch.testing import assert_close
 from transformers import GPT2LMHeadModel
 
 from pllab import comm
-from pllab.bench.rivals import tensor_parallel_by_pytorch
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of, tensor_parallel
 from pllab.parallel.tensor import split_of
 from pllab.pipeline.stage import Stage, StageWork
-from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, failures, run_on, sentence
 from tests.parallel.programs import whole_state
 
 ROWS, TIME, WIDTH, VOCABULARY, LAYERS = 3, 8, 64, 301, 2  # two ranks have 151 and 150 words
@@ -125,19 +123,14 @@ def assert_messages(forward: list[Any], back: list[Any], mode: str) -> None:
         assert back == [ACTIVATIONS] * (1 + 2 * LAYERS)
 
 
-def train(model: nn.Module) -> list[float]:
-    """The losses of three steps."""
+def train(model: nn.Module) -> None:
+    """Three steps."""
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.5, momentum=0.9)
-    losses = []
     for number in range(3):
         optimizer.zero_grad()
         ids, labels = batch(number)
-        loss = model(ids, labels=labels).loss
-        with loss_parallel():  # for PyTorch's split; other backwards do not notice
-            loss.backward()
+        model(ids, labels=labels).loss.backward()
         optimizer.step()
-        losses.append(loss.item())
-    return losses
 
 
 @PROGRAMS.add(mode=tuple(MODES))
@@ -149,11 +142,6 @@ def three_steps_train_the_plain_model_and_keep_replicas_equal_in_bits(rank: int,
     assert model.lm_head.weight is model.transformer.wte.weight
     assert_same(whole_state(model), whole.state_dict())
     assert_close(*comm.all_gather_object(replicas), rtol=0, atol=0)
-
-
-@PROGRAMS.add()
-def pytorch_s_split_trains_the_plain_model(rank: int, size: int) -> None:
-    assert train(tensor_parallel_by_pytorch(plain())) == pytest.approx(train(plain()), rel=1e-4)
 
 
 @PROGRAMS.add(tied=(True, False))
@@ -260,15 +248,7 @@ def refusals_are_one_sentence_before_any_message(rank: int, size: int) -> None:
     assert sent(ledger) == [ACTIVATIONS[:1] + ((ROWS, TIME - 1, WIDTH),)]  # of the embedding, before the time is known
 
 
-@pytest.fixture(scope="module")
-def failed() -> list[dict[str, str]]:
-    """Per rank, which programs failed; two ranks, started once."""
-    return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=120)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
-    assert_passed(failed, name)
+failed, test_two_ranks = run_on(PROGRAMS, 2)
 
 
 def two_by_two(rank: int, world_size: int) -> None:

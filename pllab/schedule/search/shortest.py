@@ -130,7 +130,7 @@ def timed(work: SearchProblem, rows: Rows) -> Order | None:
     if not walk.is_over:
         return None
     longest = max(ends[-1] - starts[0] for starts, ends in zip(walk.starts, walk.ends, strict=True))
-    return Order(rows, _rounded(walk.makespan), _rounded(longest))
+    return Order(rows, _rounded(max(ends[-1] for ends in walk.ends)), _rounded(longest))
 
 
 def _judges(work: SearchProblem, most: float, makespan_first: bool) -> tuple[Judge, Key]:
