@@ -1,4 +1,4 @@
-"""A GPT-2 split over ranks against the plain one, on two ranks and on four."""
+"""A GPT-2 split over ranks against the plain one and against PyTorch's split, on two ranks and on four."""
 
 from collections.abc import Callable
 from functools import cache
@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed.tensor.parallel import loss_parallel
 from torch.testing import assert_close
 from transformers import GPT2LMHeadModel
 
 from pllab import comm
+from pllab.bench.rivals import tensor_parallel_by_pytorch
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of, tensor_parallel
 from pllab.parallel.tensor import split_of
 from pllab.pipeline.stage import Stage, StageWork
@@ -123,14 +125,19 @@ def assert_messages(forward: list[Any], back: list[Any], mode: str) -> None:
         assert back == [ACTIVATIONS] * (1 + 2 * LAYERS)
 
 
-def train(model: nn.Module) -> None:
-    """Three steps."""
+def train(model: nn.Module) -> list[float]:
+    """The losses of three steps."""
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.5, momentum=0.9)
+    losses = []
     for number in range(3):
         optimizer.zero_grad()
         ids, labels = batch(number)
-        model(ids, labels=labels).loss.backward()
+        loss = model(ids, labels=labels).loss
+        with loss_parallel():  # for PyTorch's split; other backwards do not notice
+            loss.backward()
         optimizer.step()
+        losses.append(loss.item())
+    return losses
 
 
 @PROGRAMS.add(mode=tuple(MODES))
@@ -142,6 +149,11 @@ def three_steps_train_the_plain_model_and_keep_replicas_equal_in_bits(rank: int,
     assert model.lm_head.weight is model.transformer.wte.weight
     assert_same(whole_state(model), whole.state_dict())
     assert_close(*comm.all_gather_object(replicas), rtol=0, atol=0)
+
+
+@PROGRAMS.add()
+def pytorch_s_split_trains_the_plain_model(rank: int, size: int) -> None:
+    assert train(tensor_parallel_by_pytorch(plain())) == pytest.approx(train(plain()), rel=1e-4)
 
 
 @PROGRAMS.add(tied=(True, False))
