@@ -34,14 +34,11 @@ class SearchProblem:
         is_enough = is_number(memory_limit) and memory_limit >= 1
         require(is_enough, f"memory_limit is {memory_limit}; one micro-batch counts 1, so give every rank at least 1")
         self.costs, self.limit = costs, float(memory_limit)
+        # The most forwards that a rank may run ahead of their backwards.
+        self.most_in_flight = int(min(self.num_microbatches, self.limit + _ROUNDING))
         self.forward, self.backward, self.weight = (
             tuple(costs.duration(stage, kind) for stage in range(self.num_stages)) for kind in _KINDS.values()
         )
-
-    @property
-    def most_in_flight(self) -> int:
-        """The most forwards a rank may run ahead of their backwards."""
-        return int(min(self.num_microbatches, self.limit + _ROUNDING))
 
     def fits(self, in_flight: int, pending: int) -> bool:
         """Whether `in_flight` micro-batches before their I and `pending` ones between I and W fit in memory."""
