@@ -64,8 +64,8 @@ class Walk:
 
     A step takes the micro-batch from its inbox, and puts it into the inbox of the next step with the time of its
     arrival, where it stays after 0B and every W; I also puts one into the inbox of its W. There is nothing else to wait
-    for: when a gradient arrives, the stage's own forward has run. Every stage must have one rank, and every action must
-    be an F, B, I or W.
+    for: when a gradient arrives, the stage's own forward has run. Every stage must have one rank, on which every
+    micro-batch goes through each of its steps once.
     """
 
     def __init__(self, schedule: Schedule, costs: Costs = _FREE) -> None:
