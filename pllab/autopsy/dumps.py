@@ -42,9 +42,13 @@ def _values(data: bytes) -> Any:
         raise ValueError(f"it is not JSON or a pickle ({error})") from None
 
 
+class _AsksForCode(ValueError):
+    """The pickle asks for a class or a function."""
+
+
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(
+        raise _AsksForCode(
             f"the pickle asks for {module}.{name}, and a dump holds plain values only; nothing of it ran"
         )
 
@@ -62,6 +66,8 @@ def read_pickle(data: bytes) -> Any:
     """
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
+    except _AsksForCode:
+        raise
     except Exception as error:  # a damaged pickle raises nearly anything
         raise ValueError(f"it is no whole pickle of plain values ({type(error).__name__}: {error})") from None
 
