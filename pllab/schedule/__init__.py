@@ -18,7 +18,7 @@ from pllab.schedule.families.looped import breadth_first, interleaved, interleav
 from pllab.schedule.families.one_way import eager_one_f_one_b, gpipe, one_f_one_b, zb_h1, zb_h2
 from pllab.schedule.families.v_shaped import dual_pipe_v, v_half, v_min, zbv
 from pllab.schedule.legality import Problem, ScheduleError, check, gathers, peak_in_flight, problems
-from pllab.schedule.model import Action, Kind, Schedule, split_backwards
+from pllab.schedule.model import Action, Kind, Schedule, collector_paused, split_backwards
 from pllab.schedule.search.shortest import optimal, zero_bubble
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Walk",
     "breadth_first",
     "check",
+    "collector_paused",
     "dual_pipe_v",
     "eager_one_f_one_b",
     "family_of",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from pllab.arguments import require
-from pllab.schedule import Action, Kind, Schedule, needs, problems
+from pllab.schedule import Action, Kind, Schedule, collector_paused, needs, problems
 from pllab.timeline import Span, Timeline
 from pllab.traces.kineto import RankStep, RankTrace, TracedWork, read_ranks
 
@@ -45,6 +45,7 @@ class Recorded:
     steps: tuple[int, ...]
 
 
+@collector_paused()
 def read_trace(paths: Iterable[Path | str] | Path | str, step: int | None = None) -> Recorded:
     """Read a recorded run: what every rank did in which order, and when.
 

@@ -1,3 +1,4 @@
+import gc
 import pickle
 from dataclasses import replace
 from graphlib import TopologicalSorter
@@ -5,7 +6,7 @@ from graphlib import TopologicalSorter
 import pytest
 from hypothesis import given
 
-from pllab.schedule import Action, Schedule, dual_pipe_v, gpipe, needs, peak_in_flight
+from pllab.schedule import Action, Schedule, ScheduleError, dual_pipe_v, gpipe, needs, one_f_one_b, peak_in_flight
 from pllab.simulate import Costs, simulate
 from tests.simulate.legal import runs
 
@@ -75,3 +76,16 @@ def test_costs_for_other_stages_are_refused() -> None:
         simulate(gpipe(2, 2), Costs(forward=(1.0, 1.0, 1.0)))
     with pytest.raises(ValueError, match="costs are given for 1 stages but the schedule has 2"):
         simulate(gpipe(2, 2), Costs(p2p=1.0, backward=[8.0]))
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_the_collector_is_left_as_it_was(was_on: bool) -> None:
+    (gc.enable if was_on else gc.disable)()
+    try:
+        simulate(one_f_one_b(2, 2))
+        assert gc.isenabled() is was_on
+        with pytest.raises(ScheduleError):
+            simulate(Schedule.of([["0B0", "0F0"]]))
+        assert gc.isenabled() is was_on
+    finally:
+        gc.enable()

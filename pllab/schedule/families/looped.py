@@ -5,9 +5,10 @@ from itertools import chain
 
 from pllab.arguments import whole_number
 from pllab.schedule.families.one_way import in_turn
-from pllab.schedule.model import Action, Kind, Schedule, check_sizes, series
+from pllab.schedule.model import Action, Kind, Schedule, check_sizes, collector_paused, series
 
 
+@collector_paused()
 def breadth_first(rank_of_stage: Sequence[int], num_microbatches: int) -> Schedule:
     """All forwards, then all backwards, one stage after the other; a `Pipe` runs this.
 
@@ -38,6 +39,7 @@ def breadth_first(rank_of_stage: Sequence[int], num_microbatches: int) -> Schedu
     return Schedule(tuple(map(tuple, rows)), "GPipe" if is_gpipe else "breadth-first")
 
 
+@collector_paused()
 def interleaved(num_ranks: int, num_microbatches: int, stages_per_rank: int = 2) -> Schedule:
     """1F1B with `v` stages a rank: rank `r` of `p` has the stages `r`, `p + r`, `2p + r`, ...
 
@@ -66,6 +68,7 @@ def interleaved(num_ranks: int, num_microbatches: int, stages_per_rank: int = 2)
     return Schedule(tuple(rows), f"interleaved, {v} stages a rank")
 
 
+@collector_paused()
 def interleaved_zero_bubble(num_ranks: int, num_microbatches: int, stages_per_rank: int = 2) -> Schedule:
     """Interleaved 1F1B with ZB-H1's split backward: rank `r` of `p` has the stages `r`, `p + r`, `2p + r`, ...
 

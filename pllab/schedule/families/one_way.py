@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from pllab.schedule.model import Action, Kind, Schedule, check_sizes, series
+from pllab.schedule.model import Action, Kind, Schedule, check_sizes, collector_paused, series
 
 _WHOLE, _SPLIT = (Kind.F, Kind.B), (Kind.F, Kind.I, Kind.W)
 
 
+@collector_paused()
 def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
     """Every stage runs all forwards, then all backwards: simple, and it holds all `m` micro-batches at once.
 
@@ -28,6 +29,7 @@ def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
     return Schedule(tuple(rows), "GPipe")
 
 
+@collector_paused()
 def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     """Stage `s` of `p` warms up with `p - s - 1` forwards, then alternates, then drains.
 
@@ -48,6 +50,7 @@ def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     return Schedule(tuple(_row(stage, _WHOLE, m, p - stage - 1) for stage in range(p)), "1F1B")
 
 
+@collector_paused()
 def eager_one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     """1F1B with a warm-up twice as long, `2(p - s) - 2` forwards, so that messages travel while devices compute.
 
@@ -62,6 +65,7 @@ def eager_one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     return Schedule(tuple(_row(stage, _WHOLE, m, 2 * (p - stage - 1)) for stage in range(p)), "eager 1F1B")
 
 
+@collector_paused()
 def zb_h1(num_stages: int, num_microbatches: int) -> Schedule:
     """1F1B's order and its memory, with a third of its bubble when F, I and W take the same time.
 
@@ -84,6 +88,7 @@ def zb_h1(num_stages: int, num_microbatches: int) -> Schedule:
     return Schedule(tuple(_row(stage, _SPLIT, m, p - stage - 1, stage) for stage in range(p)), "ZB-H1")
 
 
+@collector_paused()
 def zb_h2(num_stages: int, num_microbatches: int) -> Schedule:
     """Twice ZB-H1's warm-up and delay: no rank waits at all once `m >= 2p - 1` and F, I and W take the same time.
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, count
 
 from pllab.schedule.dependencies import needs
-from pllab.schedule.model import Action, Kind, Schedule, check_sizes
+from pllab.schedule.model import Action, Kind, Schedule, check_sizes, collector_paused
 
 _INTERVAL = 6  # F, I and W of two stages, one unit each
 _NEVER = 1 << 60
 
 
+@collector_paused()
 def zbv(num_ranks: int, num_microbatches: int) -> Schedule:
     """Zero bubble in 1F1B's memory, when F, I and W are equal, on the stages `r` and `2p - 1 - r` of each rank.
 
@@ -37,6 +38,7 @@ def zbv(num_ranks: int, num_microbatches: int) -> Schedule:
     return _filled([_zbv_order(rank, p, m) for rank in range(p)], memory_limit=2 * p, name="ZB-V")
 
 
+@collector_paused()
 def v_half(num_ranks: int, num_microbatches: int) -> Schedule:
     """ZB-V's placement with about half of 1F1B's memory and, when F, I and W are equal, about half of its bubble.
 
@@ -61,6 +63,7 @@ def v_half(num_ranks: int, num_microbatches: int) -> Schedule:
     return _filled(_repeated(p, m, (2, 1, 2, 1), pauses), memory_limit=2 * ((p + 2) // 2), name="V-half")
 
 
+@collector_paused()
 def v_min(num_ranks: int, num_microbatches: int) -> Schedule:
     """ZB-V's placement with about a third of 1F1B's memory, the least that a V needs, and two thirds of its bubble.
 
@@ -83,6 +86,7 @@ def v_min(num_ranks: int, num_microbatches: int) -> Schedule:
     return _filled(_repeated(p, m, (1, 1, 1, 1), pauses), memory_limit=2 * ((p + 4) // 3), name="V-min")
 
 
+@collector_paused()
 def dual_pipe_v(num_ranks: int, num_microbatches: int) -> Schedule:
     """On ZB-V's stages, from its middle on each rank runs a forward and a whole backward as a pair that overlaps.
 

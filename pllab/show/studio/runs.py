@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pllab.schedule import Schedule, peak_in_flight
+from pllab.schedule import Schedule, collector_paused, peak_in_flight
 from pllab.show.theme import ENGINE_LABELS, count_of
 from pllab.simulate import Costs, IdleCause, action_times, idle_causes, simulate
 from pllab.timeline import Engine, Timeline
@@ -154,6 +154,7 @@ class Screen(NamedTuple):
         return [one.columns.astype("<f4").tobytes() if one else b"" for one in self]
 
 
+@collector_paused()
 def _predicted(schedule: Schedule, costs: Costs) -> Columns:
     times = action_times(schedule, costs)
     ranks = np.repeat(np.arange(schedule.num_ranks), list(map(len, schedule.rows)))
