@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pllab.schedule.costs import Costs
-from pllab.schedule.model import Action, Kind, Schedule
+from pllab.schedule.model import Action, Kind, Schedule, collector_paused
 
 
 def needs(action: Action, num_stages: int, present: Container[Action]) -> Iterator[Action]:
@@ -59,51 +59,58 @@ class Walk:
 
     With `S` stages, a micro-batch goes through these steps, which are numbered in one row:
 
-        step    0    1    2  |  3    4    5  |     7    9   11     F of stage s is step s,
-        does   0F   1F   2F  | 2B   1B   0B  |    0W   1W   2W     B (or I) is step 2 S - 1 - s, W is step 2 S + 1 + 2 s
+        step    0    1    2  |  3    4    5  |  6    7    8        F of stage s is step s,
+        does   0F   1F   2F  | 2B   1B   0B  | 0W   1W   2W        B (or I) is step 2 S - 1 - s, W is step 2 S + s
 
-    A step takes the micro-batch from its inbox, and puts it into the inbox of the next step with the time of its
-    arrival, where it stays after 0B and every W; I also puts one into the inbox of its W. There is nothing else to wait
-    for: when a gradient arrives, the stage's own forward has run. Every stage must have one rank, on which every
-    micro-batch goes through each of its steps once.
+    A step takes the micro-batch out of its inbox, and puts it into the inbox of the next step with the time of its
+    arrival; I also puts one into the inbox of its W. There is nothing else to wait for: when a gradient arrives, the
+    stage's own forward has run. Every stage must have one rank, and every action must be an F, B, I or W.
     """
 
     def __init__(self, schedule: Schedule, costs: Costs = _FREE) -> None:
-        self._rows, self._num_microbatches = schedule.rows, schedule.num_microbatches
+        first = schedule.num_microbatches
+        self._rows = schedule.rows
         homes = tuple(schedule.rank_of_stage[stage] for stage in range(schedule.num_stages))
-        self._steps = _steps(homes, self._num_microbatches, costs)
+        self._steps = _steps(homes, first, costs)
         self._shares = pair_shares(schedule, costs)
-        # By number, the time of arrival; None before it.
-        later = 4 * schedule.num_stages * self._num_microbatches
-        self._inbox: list[float | None] = [*[0.0] * self._num_microbatches, *[None] * later]
+        self._end = 3 * schedule.num_stages * first  # micro-batches in inboxes from here on have passed all steps
+        # By number, the time of arrival; None if the inbox is empty.
+        self._inbox: list[float | None] = [None] * (self._end + (schedule.num_stages + 1) * first)
+        self._inbox[:first] = [0.0] * first
+        self._ready: list[Iterator[int]] = []
+        self._waiting: dict[int, Iterator[int]] = {}
         self.starts: tuple[list[float], ...] = tuple([] for _ in schedule.rows)
         self.ends: tuple[list[float], ...] = tuple([] for _ in schedule.rows)
-        self._waiting: dict[int, Iterator[int]] = {}
-        self._ready = list(map(self._work, range(len(schedule.rows))))
+        with collector_paused():
+            self._run()
+
+    def is_over(self) -> bool:
+        """Whether every rank has run its row and every micro-batch has passed all steps."""
+        is_through = list(map(len, self.ends)) == list(map(len, self._rows))
+        return is_through and self._inbox[: self._end].count(None) == self._end
+
+    def _run(self) -> None:
+        self._ready += map(self._work, range(len(self._rows)))
         while self._ready:
             rank = self._ready.pop()
-            number = next(rank, None)
-            if number is not None:
-                self._waiting[number] = rank
-
-    @property
-    def is_over(self) -> bool:
-        """Whether every rank has run its row; if not, the ranks wait for each other."""
-        return list(map(len, self.ends)) == list(map(len, self._rows))
+            empty = next(rank, None)
+            if empty is not None:
+                self._waiting[empty] = rank
 
     def _work(self, rank: int) -> Iterator[int]:
         """Run the row of one rank and note the times; yield the number of an empty inbox to wait for it."""
         steps, inbox, waiting, is_half = self._steps, self._inbox, self._waiting, Kind.I
         shares = self._shares
         starts, ends = self.starts[rank], self.ends[rank]
-        now, step_size = 0.0, self._num_microbatches
+        now = 0.0
         for stage, kind, microbatch in self._rows[rank]:
-            take, seconds, travel = steps[kind][stage]
+            take, leave, seconds, travel = steps[kind][stage]
             number = take + microbatch
             if (arrived := inbox[number]) is None:
                 yield number
                 arrived = inbox[number]
                 assert arrived is not None
+            inbox[number] = None
             if arrived > now:
                 now = arrived
             starts.append(now)
@@ -111,7 +118,7 @@ class Walk:
                 seconds *= shares.get(Action(stage, kind, microbatch), 1.0)
             now += seconds
             ends.append(now)
-            number += step_size
+            number = leave + microbatch
             inbox[number] = now + travel
             if kind is is_half:
                 inbox[steps[Kind.W][stage].take + microbatch] = now
@@ -123,23 +130,27 @@ class _KindStep(NamedTuple):
     """One kind of action on one stage; the number of an inbox is that of its step times `m`, plus the micro-batch."""
 
     take: int
+    leave: int
     seconds: float
     travel: float
 
 
 @lru_cache(maxsize=16)  # a search walks thousands of orders of one pipeline
 def _steps(homes: tuple[int, ...], m: int, costs: Costs) -> Mapping[Kind, list[_KindStep]]:
-    """For each kind, the steps of all stages: the inbox, and the seconds of the work and of the message."""
+    """For each kind, the steps of all stages: both inboxes, and the seconds of the work and of the message."""
     stages = range(len(homes))
-    turn = 2 * len(stages)
+    turn, end = 2 * len(stages), 3 * len(stages)
 
-    def step(kind: Kind, stage: int, number: int, towards: int) -> _KindStep:
+    def step(kind: Kind, stage: int, take: int, leave: int, towards: int) -> _KindStep:
         away = towards in stages and homes[towards] != homes[stage]
-        return _KindStep(number * m, costs.duration(stage, kind), costs.p2p if away else 0.0)
+        return _KindStep(take * m, leave * m, costs.duration(stage, kind), costs.p2p if away else 0.0)
+
+    def back(kind: Kind, stage: int) -> _KindStep:
+        return step(kind, stage, turn - 1 - stage, turn - stage if stage else end, stage - 1)
 
     return {
-        Kind.F: [step(Kind.F, stage, stage, stage + 1) for stage in stages],
-        Kind.B: [step(Kind.B, stage, turn - 1 - stage, stage - 1) for stage in stages],
-        Kind.I: [step(Kind.I, stage, turn - 1 - stage, stage - 1) for stage in stages],
-        Kind.W: [step(Kind.W, stage, turn + 1 + 2 * stage, stage) for stage in stages],
+        Kind.F: [step(Kind.F, stage, stage, stage + 1, stage + 1) for stage in stages],
+        Kind.B: [back(Kind.B, stage) for stage in stages],
+        Kind.I: [back(Kind.I, stage) for stage in stages],
+        Kind.W: [step(Kind.W, stage, turn + stage, end + 1 + stage, stage) for stage in stages],
     }

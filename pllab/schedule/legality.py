@@ -129,7 +129,7 @@ def _deadlock(schedule: Schedule) -> Iterator[Problem]:
     'waits for' until a rank comes up again finds the circle.
     """
     walk = Walk(schedule)
-    if walk.is_over:
+    if walk.is_over():
         return
     rows = list(zip(schedule.rows, map(len, walk.ends), strict=True))
     present = frozenset(schedule.actions())

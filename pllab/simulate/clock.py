@@ -1,12 +1,18 @@
 """The virtual clock: schedule and costs in, timeline out."""
 
 from itertools import chain, repeat
+from operator import itemgetter
+from typing import NamedTuple
 
-from pllab.schedule import Costs, Schedule, Walk, check
+from pllab.schedule import Costs, Kind, Schedule, Walk, check, collector_paused
 from pllab.timeline import Span, Timeline
 
-Times = tuple[list[float], ...]
-"""Seconds, per rank in the order of its row."""
+
+class Times(NamedTuple):
+    """Starts and ends in seconds, per rank in the order of its row."""
+
+    starts: tuple[list[float], ...]
+    ends: tuple[list[float], ...]
 
 
 def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
@@ -33,11 +39,12 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
     """
     starts, ends = action_times(schedule, costs or Costs())
     rows = zip(schedule.rows, starts, ends, strict=True)
-    spans = chain.from_iterable(map(Span, repeat(rank), *row) for rank, row in enumerate(rows))
-    return Timeline.of(spans, "simulated", schedule.num_ranks)
+    with collector_paused():
+        spans = chain.from_iterable(map(Span, repeat(rank), *row) for rank, row in enumerate(rows))
+        return Timeline.of(spans, "simulated", schedule.num_ranks)
 
 
-def action_times(schedule: Schedule, costs: Costs) -> tuple[Times, Times]:
+def action_times(schedule: Schedule, costs: Costs) -> Times:
     """When every action of a schedule starts and ends, as plain numbers; `simulate` makes spans of them.
 
     Example: rank 0 of `one_f_one_b(2, 2)` starts at `[0.0, 1.0, 4.0, 7.0]`; its row is F0 F1 B0 B1.
@@ -46,7 +53,25 @@ def action_times(schedule: Schedule, costs: Costs) -> tuple[Times, Times]:
         ScheduleError: a ValueError; the schedule is illegal.
         ValueError: the costs are for another number of stages.
     """
-    check(schedule)
-    costs.check_stages(schedule.num_stages)
-    walk = Walk(schedule, costs)
-    return walk.starts, walk.ends
+    if _is_placed(schedule):
+        costs.check_stages(schedule.num_stages)
+        walk = Walk(schedule, costs)
+        if walk.is_over():
+            return Times(walk.starts, walk.ends)
+    check(schedule)  # which says what is wrong
+    raise AssertionError("check passed a schedule that the simulator could not finish")
+
+
+def _is_placed(schedule: Schedule) -> bool:
+    """Whether a walk is possible: one rank per stage, only kinds that run, no number below zero."""
+    actions = tuple(schedule.actions())
+    homes = [set(map(itemgetter(0), row)) for row in schedule.rows]
+    stages = set().union(*homes)
+    work = 2 * schedule.num_stages * schedule.num_microbatches  # a split backward is one more
+    return (
+        all(homes)
+        and sum(map(len, homes)) == len(stages) == schedule.num_stages > 0 == min(stages)
+        and set(map(itemgetter(1), actions)) <= {Kind.F, Kind.B, Kind.I, Kind.W}
+        and min(map(itemgetter(2), actions)) == 0
+        and work <= len(actions) <= 1.5 * work
+    )

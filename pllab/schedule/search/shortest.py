@@ -127,7 +127,7 @@ def shortest(work: SearchProblem, makespan_first: bool = False) -> Order:
 def timed(work: SearchProblem, rows: Rows) -> Order | None:
     """Rows with their times, every action as early as possible; None if they deadlock."""
     walk = Walk(work.schedule(rows, ""), work.costs)
-    if not walk.is_over:
+    if not walk.is_over():
         return None
     longest = max(ends[-1] - starts[0] for starts, ends in zip(walk.starts, walk.ends, strict=True))
     return Order(rows, _rounded(max(ends[-1] for ends in walk.ends)), _rounded(longest))
