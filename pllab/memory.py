@@ -10,9 +10,12 @@ from itertools import accumulate
 from typing import Protocol
 
 
-class _HasKind(Protocol):
+class HasKind(Protocol):
+    """What a count of memory needs of an action."""
+
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """One of the letters F B I W C U R."""
 
 
 @dataclass(frozen=True)
@@ -20,23 +23,16 @@ class Held:
     """How much the activations of one micro-batch on one stage count, and which part each half of its backward frees.
 
     Example: `Held()` is a half for each; `Held(input_share=0.0)` keeps everything until the weight gradient.
-
-    Raises:
-        ValueError: the share is outside 0 to 1.
     """
 
     input_share: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.input_share <= 1.0:
-            raise ValueError(f"input_share is {self.input_share}; it is the part I frees, from 0 to 1")
 
     @property
     def changes(self) -> Mapping[str, float]:
         """What one action adds, by kind: F +1, B -1, I minus its share, W minus the rest; other kinds nothing."""
         return {"F": 1.0, "B": -1.0, "I": -self.input_share, "W": self.input_share - 1.0}
 
-    def after_each(self, actions: Iterable[_HasKind]) -> list[float]:
+    def after_each(self, actions: Iterable[HasKind]) -> list[float]:
         """The micro-batches held after each action: `[1, 2, 1, 0]` for `0F0 0F1 0B0 0B1`."""
         changes = self.changes
         return list(accumulate(changes.get(action.kind, 0.0) for action in actions))

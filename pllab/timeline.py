@@ -10,21 +10,17 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Literal, NamedTuple, Protocol, Self
 
-from pllab.memory import Held
+from pllab.memory import HasKind, Held
 
 Engine = Literal["simulated", "emulated", "real"]
 
 
-class ActionLike(Protocol):
+class ActionLike(HasKind, Protocol):
     """What a span needs of an action; `pllab.schedule.Action` has it."""
 
     @property
     def stage(self) -> int:
         """Number of the stage, from 0."""
-
-    @property
-    def kind(self) -> str:
-        """One of the letters F B I W C U R."""
 
     @property
     def microbatch(self) -> int:

@@ -88,12 +88,14 @@ def _parting(records: Sequence[Record]) -> Diagnosis | None:
 def _explain_parting(
     records: Sequence[Record], by_rank: dict[int, dict[int, Call]], made: dict[int, Call], place: int
 ) -> Diagnosis:
-    culprit = _minority(by_rank, made, place)
+    before = {rank: [call for at, call in calls.items() if at < place] for rank, calls in by_rank.items()}
+    culprit = _minority(made, before)
     right = max((rank for rank in made if made[rank].kind != made[culprit].kind), key=lambda rank: len(by_rank[rank]))
     mine, wanted = made[culprit], made[right]
     told = f"rank {culprit} made {mine} as its call {mine.number}, where rank {right} made {wanted}"
     record = next(record for record in records if record.rank == culprit)
-    return _another_call(record, mine, _cause_of_parting(by_rank, culprit, right, place), told)
+    from_here = ([call.kind for at, call in by_rank[rank].items() if at >= place] for rank in (culprit, right))
+    return _another_call(record, mine, _cause_of_parting(before[right], *from_here), told)
 
 
 def _another_call(record: Record, made: Call, cause: str, told: str) -> Diagnosis:
@@ -111,20 +113,16 @@ _SENTENCES = {
 }
 
 
-def _minority(by_rank: dict[int, dict[int, Call]], made: dict[int, Call], place: int) -> int:
+def _minority(made: dict[int, Call], before: dict[int, list[Call]]) -> int:
     """The rank that made the rarest call; on a tie, the rank that broke its own habit."""
     counts = Counter(call.kind for call in made.values())
     fewest = [rank for rank in made if counts[made[rank].kind] == min(counts.values())]
-    before = [call for at, call in sorted(by_rank[fewest[0]].items()) if at < place]
-    unusual = [rank for rank in fewest if [made[rank].kind] != expected(before)]
+    unusual = [rank for rank in fewest if [made[rank].kind] != expected(before[fewest[0]])]
     return (unusual or fewest)[-1]
 
 
-def _cause_of_parting(by_rank: dict[int, dict[int, Call]], culprit: int, right: int, place: int) -> str:
-    calls = by_rank[right]
-    before = [call for at, call in sorted(calls.items()) if at < place]
-    wanted: list[Kind] = [call.kind for at, call in sorted(calls.items()) if at >= place]
-    mine: list[Kind] = [call.kind for at, call in sorted(by_rank[culprit].items()) if at >= place]
+def _cause_of_parting(before: list[Call], mine: list[Kind], wanted: list[Kind]) -> str:
+    """From the calls before the ranks part, and the kinds of those that the culprit and the others make from there."""
     by_habit = expected(before, len(wanted) + 1)
     after = [*wanted[1:], *by_habit[len(wanted) :]]  # what comes after the call that the others made
     if after and mine[0] == after[0]:
@@ -229,9 +227,9 @@ def _not_a_number(records: Sequence[Record]) -> Diagnosis | None:
 def _straggler(records: Sequence[Record]) -> Diagnosis | None:
     """The rank that comes last most of the time, of the calls in which the others waited long."""
     late = lateness(records)
-    strong = {rank: [number for number in late[rank] if late[rank][number] >= _LATE_S] for rank in late}
-    rank = max(strong, key=lambda one: len(strong[one]))
-    if len(strong[rank]) < _LEAST_TIMES or len(strong[rank]) < 0.6 * sum(map(len, strong.values())):
+    times = {rank: sum(seconds >= _LATE_S for seconds in late[rank].values()) for rank in late}
+    rank = max(times, key=lambda one: times[one])
+    if times[rank] < _LEAST_TIMES or times[rank] < 0.6 * sum(times.values()):
         return None
     most = max(late[rank].values())
     calls = next([*one.collectives(one.calls[0].group).values()] for one in records if one.rank == rank)

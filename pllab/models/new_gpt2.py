@@ -58,13 +58,11 @@ def gpt2_config(size: str = "tiny", vocab_size: int = 2048, dropout: float = 0.0
         "n_layer": n_layer,
         "n_embd": n_embd,
         "n_head": n_head,
-        "n_positions": 1024,
         "resid_pdrop": dropout,
         "embd_pdrop": dropout,
         "attn_pdrop": dropout,
         "bos_token_id": None,
         "eos_token_id": None,
-        "pad_token_id": None,
         "attn_implementation": "eager" if dropout else "sdpa",
     }
     return GPT2Config(**(fields | changes))

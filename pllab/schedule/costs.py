@@ -89,14 +89,6 @@ class Costs:
         duration: float = cost[stage] if isinstance(cost, tuple) else cost
         return duration
 
-    def share_of_pair(self, forward: int, backward: int) -> float:
-        """The time of an overlapped pair, F of one stage and B of another, as a part of both one after the other.
-
-        Example: `Costs(overlap=1.0).share_of_pair(0, 3)` is 2/3: the pair takes 2 s, as long as its B, and not 3 s.
-        """
-        pair = self.duration(forward, Kind.F), self.duration(backward, Kind.B)
-        return 1 - self.overlap * min(pair) / sum(pair) if any(pair) else 1.0
-
 
 def _cost(name: str, value: Any) -> PerStage | None:
     """A cost with Python's numbers, which are written and compared the same everywhere."""

@@ -40,9 +40,15 @@ def pair_shares(schedule: Schedule, costs: Costs) -> dict[Action, float]:
     other, each shortened by the same factor, so that a rank still does one action at a time. On a device they run at
     once, and both results leave at the end of the pair.
     """
-    stages = {(forward.stage, backward.stage) for forward, backward in schedule.pairs()}
-    share = {pair: costs.share_of_pair(*pair) for pair in stages}
-    return {action: share[pair[0].stage, pair[1].stage] for pair in schedule.pairs() for action in pair}
+    shares: dict[Action, float] = {}
+    for pair in schedule.pairs():
+        seconds = [costs.duration(action.stage, action.kind) for action in pair]
+        share = 1 - costs.overlap * min(seconds) / sum(seconds) if any(seconds) else 1.0
+        shares |= dict.fromkeys(pair, share)
+    return shares
+
+
+_FREE = Costs(0.0, 0.0, 0.0)
 
 
 class Walk:
@@ -61,12 +67,12 @@ class Walk:
     stage's own forward has run. Every stage must have one rank, and every action must be an F, B, I or W.
     """
 
-    def __init__(self, schedule: Schedule, costs: Costs | None = None) -> None:
+    def __init__(self, schedule: Schedule, costs: Costs = _FREE) -> None:
         first = schedule.num_microbatches
         self._rows = schedule.rows
         homes = tuple(schedule.rank_of_stage[stage] for stage in range(schedule.num_stages))
         self._steps = _steps(homes, first, costs)
-        self._shares = pair_shares(schedule, costs) if costs else {}
+        self._shares = pair_shares(schedule, costs)
         self._end = 3 * schedule.num_stages * first  # micro-batches in inboxes from here on have passed all steps
         # By number, the time of arrival; None if the inbox is empty.
         self._inbox: list[float | None] = [None] * (self._end + (schedule.num_stages + 1) * first)
@@ -78,19 +84,10 @@ class Walk:
         with collector_paused():
             self._run()
 
-    @property
-    def heads(self) -> list[int]:
-        """How many actions of its row each rank has done."""
-        return list(map(len, self.ends))
-
-    @property
-    def makespan(self) -> float:
-        """When the last rank ends."""
-        return max((row[-1] for row in self.ends if row), default=0.0)
-
     def is_over(self) -> bool:
         """Whether every rank has run its row and every micro-batch has passed all steps."""
-        return self.heads == list(map(len, self._rows)) and self._inbox[: self._end].count(None) == self._end
+        is_through = list(map(len, self.ends)) == list(map(len, self._rows))
+        return is_through and self._inbox[: self._end].count(None) == self._end
 
     def _run(self) -> None:
         self._ready += map(self._work, range(len(self._rows)))
@@ -139,15 +136,14 @@ class _KindStep(NamedTuple):
 
 
 @lru_cache(maxsize=16)  # a search walks thousands of orders of one pipeline
-def _steps(homes: tuple[int, ...], m: int, costs: Costs | None) -> Mapping[Kind, list[_KindStep]]:
+def _steps(homes: tuple[int, ...], m: int, costs: Costs) -> Mapping[Kind, list[_KindStep]]:
     """For each kind, the steps of all stages: both inboxes, and the seconds of the work and of the message."""
     stages = range(len(homes))
     turn, end = 2 * len(stages), 3 * len(stages)
 
     def step(kind: Kind, stage: int, take: int, leave: int, towards: int) -> _KindStep:
         away = towards in stages and homes[towards] != homes[stage]
-        travel = costs.p2p if away and costs else 0.0
-        return _KindStep(take * m, leave * m, costs.duration(stage, kind) if costs else 0.0, travel)
+        return _KindStep(take * m, leave * m, costs.duration(stage, kind), costs.p2p if away else 0.0)
 
     def back(kind: Kind, stage: int) -> _KindStep:
         return step(kind, stage, turn - 1 - stage, turn - stage if stage else end, stage - 1)

@@ -5,7 +5,7 @@ itself or in a circle. It stays under the memory limit if there is one. It canno
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 
@@ -59,26 +59,16 @@ def problems(schedule: Schedule, memory_limit: float | None = None) -> list[Prob
     return list(islice(_problems(schedule, memory_limit), _MOST_PROBLEMS))
 
 
-def check_memory_limit(memory_limit: float | None) -> None:
-    """Refuse a limit that is neither None nor a number of micro-batches; infinity is one.
-
-    Raises:
-        ValueError: it is below 0, or no number.
-    """
+def _problems(schedule: Schedule, memory_limit: float | None) -> Iterator[Problem]:
     is_fine = memory_limit is None or (is_number(memory_limit) and memory_limit >= 0)
     require(is_fine, f"memory_limit is {memory_limit}; give the most micro-batches a rank may hold, or None")
-
-
-def _problems(schedule: Schedule, memory_limit: float | None) -> Iterator[Problem]:
-    check_memory_limit(memory_limit)
     counts = Counter(schedule.actions())
-    whole = [_nothing(schedule), _foreign(counts), _twice(counts), _homes(schedule), _missing(schedule, counts)]
     complete = True
-    for problem in chain(*whole, _both_ways(counts)):
+    for problem in chain(_nothing(schedule), _wrong(counts), _homes(schedule), _unfinished(schedule, counts)):
         complete = False
         yield problem
     if complete:
-        yield from deadlock(schedule)
+        yield from _deadlock(schedule)
     if memory_limit is not None:
         yield from _memory(schedule, memory_limit)
 
@@ -90,8 +80,9 @@ def _nothing(schedule: Schedule) -> Iterator[Problem]:
         yield Problem(f"rank {idle[0]} has nothing to do; leave it out or give it a stage")
 
 
-def _foreign(counts: _Counts) -> Iterator[Problem]:
-    for action in counts:
+def _wrong(counts: _Counts) -> Iterator[Problem]:
+    """Actions that no schedule has, or not so often."""
+    for action, count in counts.items():
         if not isinstance(action.kind, Kind):
             kind = f"the kind of {action} is {action.kind!r}, a {type(action.kind).__name__}"
             yield Problem(f"{kind}; make it with Action.parse, or with a Kind", (action,))
@@ -99,11 +90,7 @@ def _foreign(counts: _Counts) -> Iterator[Problem]:
             yield Problem(f"{action} is not an action a schedule orders; it orders F, B, I and W", (action,))
         elif action.stage < 0 or action.microbatch < 0:
             yield Problem(f"{action} counts below zero; stages and micro-batches count from 0", (action,))
-
-
-def _twice(counts: _Counts) -> Iterator[Problem]:
-    for action, count in counts.items():
-        if count > 1:
+        elif count > 1:
             yield Problem(f"{action} is scheduled {count} times; every action runs once", (action,))
 
 
@@ -117,59 +104,50 @@ def _homes(schedule: Schedule) -> Iterator[Problem]:
                 yield Problem(f"{sentence}; a stage has one rank, because its weights are there", (first, action))
 
 
-def _missing(schedule: Schedule, counts: _Counts) -> Iterator[Problem]:
+def _unfinished(schedule: Schedule, counts: _Counts) -> Iterator[Problem]:
+    """Each stage takes each micro-batch through F, and through B or through I and W."""
     for stage in range(schedule.num_stages):
         for microbatch in range(schedule.num_microbatches):
             forward, whole, half, rest = (Action(stage, kind, microbatch) for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
             if forward not in counts:
                 yield Problem(f"{forward} is missing; every stage runs every micro-batch forward", (forward,))
-            if whole not in counts and half not in counts:
-                yield Problem(f"{whole} is missing; write {whole}, or {half} and {rest}", (whole,))
+            if half in counts and whole in counts:
+                yield Problem(f"{whole} and {half} both go back through one micro-batch; keep one", (whole, half))
             elif half in counts and rest not in counts:
                 yield Problem(f"{rest} is missing; {half} is only half of a backward", (rest,))
+            elif rest in counts and half not in counts:
+                yield Problem(f"{rest} has no {half}; a weight gradient follows its input gradient", (rest,))
+            elif half not in counts and whole not in counts:
+                yield Problem(f"{whole} is missing; write {whole}, or {half} and {rest}", (whole,))
 
 
-def _both_ways(counts: _Counts) -> Iterator[Problem]:
-    for action in counts:
-        whole, half = action._replace(kind=Kind.B), action._replace(kind=Kind.I)
-        if action.kind is Kind.W and half not in counts:
-            yield Problem(f"{action} has no {half}; a weight gradient follows its input gradient", (action,))
-        elif action.kind is Kind.I and whole in counts:
-            yield Problem(f"{whole} and {action} both go back through one micro-batch; keep one", (whole, action))
-
-
-def deadlock(schedule: Schedule) -> Iterator[Problem]:
+def _deadlock(schedule: Schedule) -> Iterator[Problem]:
     """Let every rank run as far as it can; if some cannot end, one circle of waiting is the reason.
 
-    Example: rank 0 with `0F0 0B0 0F1 0B1` stops at 0B0, and rank 1 with `1F0 1F1 1B0 1B1` at 1F1. Each waits for an
-    action that comes after the other's stop.
+    Example: rank 0 with `0F0 0B0 0F1 0B1` stops at 0B0, and rank 1 with `1F0 1F1 1B0 1B1` at 1F1. 0B0 waits for 1B0,
+    which comes after 1F1 on rank 1; 1F1 waits for 0F1, which comes after 0B0 on rank 0. From a stuck rank, following
+    'waits for' until a rank comes up again finds the circle.
     """
-    heads = Walk(schedule).heads
-    if heads == list(map(len, schedule.rows)):
+    walk = Walk(schedule)
+    if walk.is_over():
         return
+    rows = list(zip(schedule.rows, map(len, walk.ends), strict=True))
     present = frozenset(schedule.actions())
-    done = {action for row, head in zip(schedule.rows, heads, strict=True) for action in row[:head]}
+    done = {action for row, head in rows for action in row[:head]}
+    stuck = {rank: row[head] for rank, (row, head) in enumerate(rows) if head < len(row)}
 
     def first_need(action: Action) -> Action:
         return next(need for need in needs(action, schedule.num_stages, present) if need not in done)
 
-    yield circle(schedule, heads, first_need)
-
-
-def circle(schedule: Schedule, heads: list[int], first_need: Callable[[Action], Action]) -> Problem:
-    """Follow 'waits for' from a stuck rank until a rank comes up again: the ranks between are the circle.
-
-    Example: 0B0 waits for 1B0, which comes after 1F1 on rank 1; 1F1 waits for 0F1, which comes after 0B0 on rank 0.
-    """
-    rank = next(rank for rank, row in enumerate(schedule.rows) if heads[rank] < len(row))
+    rank = next(iter(stuck))
     order: list[int] = []
     while rank not in order:
         order.append(rank)
-        rank = schedule.rank_of_stage[first_need(schedule.rows[rank][heads[rank]]).stage]
-    waits = [(schedule.rows[rank][heads[rank]], rank) for rank in order[order.index(rank) :]]
+        rank = schedule.rank_of_stage[first_need(stuck[rank]).stage]
+    waits = [(stuck[rank], rank) for rank in order[order.index(rank) :]]
     parts = [_wait(action, first_need(action), waits[(i + 1) % len(waits)]) for i, (action, _) in enumerate(waits)]
     involved = tuple(item for action, _ in waits for item in (action, first_need(action)))
-    return Problem(f"the schedule deadlocks: {'; '.join(parts)}", involved)
+    yield Problem(f"the schedule deadlocks: {'; '.join(parts)}", involved)
 
 
 def _wait(action: Action, need: Action, blocked_by: tuple[Action, int]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain, pairwise, repeat
-from math import prod
+from math import inf, prod
 from operator import itemgetter
 from typing import NamedTuple, Self
 
@@ -147,15 +147,14 @@ class Schedule:
             if before in self.overlaps and after.kind is Kind.B:
                 yield before, after
 
-    def only(self, kinds: Container[str], num_microbatches: int | None = None) -> Self:
+    def only(self, kinds: Container[str], num_microbatches: float = inf) -> Self:
         """A part of a schedule: the actions of some kinds, of all micro-batches or of the first ones.
 
         Example: `gpipe(2, 4).only("F")` is what a pipe runs forward, and `only("BIW")` what it runs backward.
         """
-        most = self.num_microbatches if num_microbatches is None else num_microbatches
 
         def keeps(action: Action) -> bool:
-            return action.kind in kinds and action.microbatch < most
+            return action.kind in kinds and action.microbatch < num_microbatches
 
         rows = tuple(tuple(filter(keeps, row)) for row in self.rows)
         return type(self)(rows, self.name, frozenset(pair[0] for pair in self.pairs() if all(map(keeps, pair))))

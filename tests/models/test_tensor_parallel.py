@@ -16,7 +16,7 @@ from pllab.bench.rivals import tensor_parallel_by_pytorch
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of, tensor_parallel
 from pllab.parallel.tensor import split_of
 from pllab.pipeline.stage import Stage, StageWork
-from tests.parallel.on_ranks import Programs, assert_passed, failures, sentence
+from tests.parallel.on_ranks import Programs, failures, run_on, sentence
 from tests.parallel.programs import whole_state
 
 ROWS, TIME, WIDTH, VOCABULARY, LAYERS = 3, 8, 64, 301, 2  # two ranks have 151 and 150 words
@@ -260,15 +260,7 @@ def refusals_are_one_sentence_before_any_message(rank: int, size: int) -> None:
     assert sent(ledger) == [ACTIVATIONS[:1] + ((ROWS, TIME - 1, WIDTH),)]  # of the embedding, before the time is known
 
 
-@pytest.fixture(scope="module")
-def failed() -> list[dict[str, str]]:
-    """Per rank, which programs failed; two ranks, started once."""
-    return comm.launch(failures, 2, PROGRAMS, backend="gloo", timeout_s=120)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_two_ranks(failed: list[dict[str, str]], name: str) -> None:
-    assert_passed(failed, name)
+failed, test_two_ranks = run_on(PROGRAMS, 2)
 
 
 def two_by_two(rank: int, world_size: int) -> None:

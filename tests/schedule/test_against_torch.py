@@ -7,7 +7,7 @@ import pytest
 from torch.distributed.pipelining import schedules as theirs
 from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
 
-from pllab.schedule import FAMILIES, Schedule, breadth_first, dual_pipe_v, gathers, interleaved, interleaved_zero_bubble
+from pllab.schedule import FAMILIES, Schedule, dual_pipe_v, gathers, interleaved, interleaved_zero_bubble
 from pllab.simulate import Costs, simulate
 
 SIZES = [(1, 1), (1, 3), (2, 1), (2, 4), (3, 2), (3, 7), (4, 8), (5, 4)]
@@ -89,16 +89,6 @@ def test_gathers_are_what_torch_adds_for_sharded_stages_of_which_one_is_whole(na
         rows = ([theirs._Action.from_str(str(action)) for action in row] for row in schedule.rows)
         lowered = (theirs._add_unshard_reshard(row, max_active_stages=1) for row in rows)
         assert gathers(schedule) == tuple(sum(str(action).endswith("UNSHARD") for action in row) for row in lowered)
-
-
-@pytest.mark.parametrize("v", [2, 3])
-def test_breadth_first_goes_up_in_torch_s_order_and_takes_as_long(v: int) -> None:
-    for p, m in [(2, 2), (2, 5), (3, 4), (4, 9)]:
-        ours, torch_order = breadth_first([*range(p)] * v, m), torchs("LoopedBFS", p, m, v)
-        assert simulate(ours).makespan == simulate(torch_order).makespan
-        for mine, other in zip(ours.rows, torch_order.rows, strict=True):
-            assert mine[: v * m] == other[: v * m]
-            assert sorted(mine) == sorted(other)
 
 
 @pytest.mark.parametrize("p", [2, 3, 5])

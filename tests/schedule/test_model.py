@@ -57,12 +57,15 @@ def test_an_action_that_comes_again_without_its_backward_is_written_alone() -> N
     assert Schedule.from_csv(text).to_csv() == text
 
 
-def test_a_part_has_the_pairs_whose_actions_are_in_it() -> None:
+def test_a_part_has_some_kinds_of_some_micro_batches_in_their_order_and_the_pairs_in_it() -> None:
     schedule = dual_pipe_v(3, 8)
+    forward, backward = schedule.only("F"), schedule.only("BIW")
+    assert sorted([*forward.actions(), *backward.actions()]) == sorted(schedule.actions())
+    assert not forward.overlaps and not backward.overlaps
     pairs = [pair for pair in schedule.pairs() if pair[0].microbatch < 5]
     assert 0 < len(pairs) < len(schedule.overlaps)
     assert list(schedule.only("FBIW", 5).pairs()) == pairs
-    assert not schedule.only("F").overlaps and not schedule.only("BIW").overlaps
+    assert [str(one) for one in zb_h1(3, 4).only("FI", 2).rows[2]] == ["2F0", "2I0", "2F1", "2I1"]
 
 
 def test_a_forward_that_its_backward_does_not_follow_is_in_no_pair() -> None:
@@ -86,13 +89,6 @@ def test_a_forward_that_its_backward_does_not_follow_is_in_no_pair() -> None:
 def test_a_cell_that_is_no_action_is_refused_with_its_place(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(sentence)):
         Schedule.from_csv(text)
-
-
-def test_a_part_has_some_kinds_of_some_micro_batches_in_their_order() -> None:
-    schedule = zb_h1(3, 4)
-    forward, backward = schedule.only("F"), schedule.only("BIW")
-    assert sorted([*forward.actions(), *backward.actions()]) == sorted(schedule.actions())
-    assert [str(one) for one in schedule.only("FI", 2).rows[2]] == ["2F0", "2I0", "2F1", "2I1"]
 
 
 @pytest.mark.parametrize("schedule", [gpipe(3, 4), interleaved(2, 5, 2), zb_h1(3, 4)], ids=lambda s: s.name)

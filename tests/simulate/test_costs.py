@@ -9,14 +9,7 @@ from pllab.schedule import Kind, one_f_one_b
 from pllab.simulate import Costs, simulate
 
 
-def test_one_number_counts_for_every_stage() -> None:
-    costs = Costs(1.0, 2.0, 3.0, p2p=0.5)
-    for stage in (0, 7):
-        assert [costs.duration(stage, kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)] == [1.0, 5.0, 2.0, 3.0]
-    assert costs.p2p == 0.5
-
-
-def test_one_value_per_stage() -> None:
+def test_one_number_counts_for_every_stage_and_of_several_each_for_its_own() -> None:
     costs = Costs([1.0, 2.0], backward_input=(3.0, 4.0), p2p=2.0)
     assert [costs.duration(1, kind) for kind in (Kind.F, Kind.I, Kind.W, Kind.B)] == [2.0, 4.0, 1.0, 5.0]
     assert costs.num_stages == 2 and hash(costs) == hash(Costs((1.0, 2.0), (3.0, 4.0), 1.0, 2.0))

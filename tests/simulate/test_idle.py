@@ -32,14 +32,6 @@ def test_the_causes_of_a_small_pipeline_by_hand() -> None:
         ("launch", 0.0, 0),
         ("drain", 2.0, 2),
     ]
-    assert told(gaps(schedule, simulate(schedule, Costs(p2p=0.5)))) == [
-        "0 2-4.5 action 1B0",
-        "0 4.5-5 message 1B0",
-        "0 7-7.5 action 1B1",
-        "0 7.5-8 message 1B1",
-        "1 0-1.5 start-up 0F0",
-        "1 7.5-10 drain None",
-    ]
 
 
 @given(run=runs())

@@ -41,6 +41,9 @@ def test_the_rows_come_back_and_every_action_starts_at_the_end_of_its_longest_pa
     assert timeline.engine == "simulated" and timeline.num_ranks == schedule.num_ranks
     rows = tuple(tuple(span.action for span in timeline.of_rank(rank)) for rank in range(schedule.num_ranks))
     assert rows == schedule.rows
+    work = [sum(costs.duration(action.stage, action.kind) for action in row) for row in rows]
+    assert timeline.busy_of_ranks == tuple(work) and timeline.busy == sum(work)
+    assert timeline.peak_in_flight == peak_in_flight(schedule)
     assert pickle.loads(pickle.dumps(timeline)) == timeline
 
 
@@ -66,15 +69,6 @@ def test_a_pair_takes_between_its_longer_action_and_both(overlap: float) -> None
 def test_of_a_pair_whose_actions_take_no_time_nothing_is_hidden() -> None:
     free = simulate(dual_pipe_v(2, 4), Costs(0.0, 0.0, 0.0, overlap=1.0))
     assert free.makespan == 0.0
-
-
-@given(run=runs())
-def test_a_rank_is_busy_with_its_work_and_holds_what_its_order_holds(run: tuple[Schedule, Costs]) -> None:
-    schedule, costs = run
-    timeline = simulate(schedule, costs)
-    work = [sum(costs.duration(action.stage, action.kind) for action in row) for row in schedule.rows]
-    assert timeline.busy_of_ranks == tuple(work) and timeline.busy == sum(work)
-    assert timeline.peak_in_flight == peak_in_flight(schedule)
 
 
 def test_costs_for_other_stages_are_refused() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from pllab.arguments import whole_number
-from pllab.schedule.families.one_way import in_turn, weights_late
+from pllab.schedule.families.one_way import in_turn
 from pllab.schedule.model import Action, Kind, Schedule, check_sizes, collector_paused, series
 
 
@@ -63,8 +63,8 @@ def interleaved(num_ranks: int, num_microbatches: int, stages_per_rank: int = 2)
     rounds = _rounds(p, m)
     rows = []
     for rank in range(p):
-        forwards, backwards = _passes(range(rank, p * v, p), rounds, (Kind.F, Kind.B))
-        rows.append(in_turn(forwards, backwards, 2 * (p - rank - 1) + (v - 1) * len(rounds[0])))
+        passes = _passes(range(rank, p * v, p), rounds, (Kind.F, Kind.B))
+        rows.append(in_turn(*passes, warm_up=2 * (p - rank - 1) + (v - 1) * len(rounds[0])))
     return Schedule(tuple(rows), f"interleaved, {v} stages a rank")
 
 
@@ -91,8 +91,8 @@ def interleaved_zero_bubble(num_ranks: int, num_microbatches: int, stages_per_ra
     rounds = _rounds(p, m)
     rows = []
     for rank in range(p):
-        forwards, inputs, weights = _passes(range(rank, p * v, p), rounds, (Kind.F, Kind.I, Kind.W))
-        rows.append(weights_late(forwards, inputs, weights, p - rank - 1 + (v - 1) * len(rounds[0]), rank))
+        passes = _passes(range(rank, p * v, p), rounds, (Kind.F, Kind.I, Kind.W))
+        rows.append(in_turn(*passes, warm_up=p - rank - 1 + (v - 1) * len(rounds[0]), delay=rank))
     return Schedule(tuple(rows), f"interleaved zero bubble, {v} stages a rank")
 
 

@@ -1,8 +1,10 @@
 """One stage a rank: GPipe, 1F1B and its eager form, and ZB-H1 and ZB-H2, which split the backward by hand."""
 
-from itertools import chain
+from collections.abc import Iterable, Sequence
 
 from pllab.schedule.model import Action, Kind, Schedule, check_sizes, collector_paused, series
+
+_WHOLE, _SPLIT = (Kind.F, Kind.B), (Kind.F, Kind.I, Kind.W)
 
 
 @collector_paused()
@@ -45,7 +47,7 @@ def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     Source: Narayanan et al., PipeDream-Flush in Memory-Efficient Pipeline-Parallel DNN Training (2021); Megatron-LM.
     """
     p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
-    return Schedule(tuple(_alternating(stage, m, p - stage - 1) for stage in range(p)), "1F1B")
+    return Schedule(tuple(_row(stage, _WHOLE, m, p - stage - 1) for stage in range(p)), "1F1B")
 
 
 @collector_paused()
@@ -60,12 +62,7 @@ def eager_one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     Source: Zhuang et al., On Optimizing the Communication of Model Parallelism (2022), "eager-1F1B".
     """
     p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
-    return Schedule(tuple(_alternating(stage, m, 2 * (p - stage - 1)) for stage in range(p)), "eager 1F1B")
-
-
-def _alternating(stage: int, num_microbatches: int, warm_up: int) -> tuple[Action, ...]:
-    forwards, backwards = (series(stage, kind, range(num_microbatches)) for kind in (Kind.F, Kind.B))
-    return in_turn(forwards, backwards, warm_up)
+    return Schedule(tuple(_row(stage, _WHOLE, m, 2 * (p - stage - 1)) for stage in range(p)), "eager 1F1B")
 
 
 @collector_paused()
@@ -88,7 +85,7 @@ def zb_h1(num_stages: int, num_microbatches: int) -> Schedule:
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), figure 3, section 2.1.
     """
     p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
-    return Schedule(tuple(_split(stage, m, p - stage - 1, stage) for stage in range(p)), "ZB-H1")
+    return Schedule(tuple(_row(stage, _SPLIT, m, p - stage - 1, stage) for stage in range(p)), "ZB-H1")
 
 
 @collector_paused()
@@ -110,29 +107,21 @@ def zb_h2(num_stages: int, num_microbatches: int) -> Schedule:
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), figure 3, section 2.2.
     """
     p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
-    return Schedule(tuple(_split(stage, m, 2 * (p - stage - 1), 2 * stage) for stage in range(p)), "ZB-H2")
+    return Schedule(tuple(_row(stage, _SPLIT, m, 2 * (p - stage - 1), 2 * stage) for stage in range(p)), "ZB-H2")
 
 
-def _split(stage: int, num_microbatches: int, warm_up: int, delay: int) -> tuple[Action, ...]:
-    forwards, inputs, weights = (series(stage, kind, range(num_microbatches)) for kind in (Kind.F, Kind.I, Kind.W))
-    return weights_late(forwards, inputs, weights, warm_up, delay)
+def _row(stage: int, kinds: Iterable[Kind], num_microbatches: int, warm_up: int, delay: int = 0) -> tuple[Action, ...]:
+    return in_turn(*(series(stage, kind, range(num_microbatches)) for kind in kinds), warm_up=warm_up, delay=delay)
 
 
-def in_turn(forwards: list[Action], backwards: list[Action], warm_up: int) -> tuple[Action, ...]:
-    """`warm_up` forwards, then forward and backward in turn, then the backwards that are left."""
-    warm_up = min(warm_up, len(forwards))
-    steady = chain.from_iterable(zip(forwards[warm_up:], backwards, strict=False))
-    return (*forwards[:warm_up], *steady, *backwards[len(forwards) - warm_up :])
-
-
-def weights_late(
-    forwards: list[Action], inputs: list[Action], weights: list[Action], warm_up: int, delay: int
+def in_turn(
+    forwards: list[Action], backwards: list[Action], weights: Sequence[Action] = (), *, warm_up: int, delay: int = 0
 ) -> tuple[Action, ...]:
-    """`warm_up` forwards, then in turn F, I and the W of `delay` turns ago, then the W's that are left."""
+    """`warm_up` forwards, then in turn F, B or I, and the W of `delay` turns ago; then what is left."""
     row = forwards[:warm_up]
-    for turn, item in enumerate(inputs):
+    for turn, item in enumerate(backwards):
         row += forwards[turn + warm_up : turn + warm_up + 1]
         row.append(item)
         if turn >= delay:
-            row.append(weights[turn - delay])
+            row += weights[turn - delay : turn - delay + 1]
     return (*row, *weights[max(0, len(weights) - delay) :])

@@ -6,8 +6,8 @@ each action goes. The others give the order of a rank's F's and I's; weight grad
 wait (`_filled`).
 """
 
-from collections import deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from itertools import chain, count
 
 from pllab.schedule.dependencies import needs
@@ -138,12 +138,7 @@ def _spelled(letters: str, rank: int, num_ranks: int) -> tuple[list[Action], set
     Small letters are the stage on the way down, capitals the one on the way up. The n-th forward of a stage is
     micro-batch n, and so is its n-th backward, whole (b) or split (i); w is the oldest weight gradient of the rank.
     """
-    down, up = rank, 2 * num_ranks - 1 - rank
-    back_down, back_up = count(), count()
-    work = {
-        **{"f": (down, Kind.F, count()), "i": (down, Kind.I, back_down), "b": (down, Kind.B, back_down)},
-        **{"F": (up, Kind.F, count()), "I": (up, Kind.I, back_up), "B": (up, Kind.B, back_up)},
-    }
+    numbers: defaultdict[tuple[int, bool], Iterator[int]] = defaultdict(count)
     row: list[Action] = []
     owed: deque[Action] = deque()
     overlaps = set()
@@ -153,8 +148,8 @@ def _spelled(letters: str, rank: int, num_ranks: int) -> tuple[list[Action], set
         elif letter == "w":
             row.append(owed.popleft())
         else:
-            stage, kind, numbers = work[letter]
-            number = next(numbers)
+            stage, kind = rank if letter.islower() else 2 * num_ranks - 1 - rank, Kind(letter.upper())
+            number = next(numbers[stage, kind is Kind.F])
             row.append(Action(stage, kind, number))
             if kind is Kind.I:
                 owed.append(Action(stage, Kind.W, number))

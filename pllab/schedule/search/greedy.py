@@ -52,7 +52,7 @@ def _weights_at_the_end(work: SearchProblem, stage: int) -> float:
     if not work.weight[stage]:
         return inf
     below = range(stage)
-    seconds = sum(work.forward[s] + work.backward[s] + 2 * work.message for s in below)
+    seconds = sum(work.forward[s] + work.backward[s] + 2 * work.costs.p2p for s in below)
     return int(min(work.num_microbatches, 1 + seconds / work.weight[stage] + 1e-9))  # more than all is no limit
 
 
@@ -62,42 +62,38 @@ def play(work: SearchProblem, rules: GreedyRules) -> Rows:
     No set of rules deadlocks: every micro-batch in flight comes back, and a rank with nothing else to do runs its W.
     """
     ranks = [_RankState(work, rules, stage) for stage in range(work.num_stages)]
-    ranks[0].inputs.extend([0.0] * work.num_microbatches)
+    ranks[0].arrivals["F"].extend([0.0] * work.num_microbatches)
     wake_ups = [(0.0, 0)]
     while wake_ups:
         now, stage = heappop(wake_ups)
         rank = ranks[stage]
         kind = rank.choose(now) if rank.free_at <= now else None
-        if kind is not None:
-            end = rank.start(kind, now)
-            heappush(wake_ups, (end, stage))
-            if (delivered := _deliver(work, ranks, stage, kind, end)) is not None:
-                heappush(wake_ups, delivered)
+        if kind is None:
+            continue
+        end = rank.start(kind, now)
+        heappush(wake_ups, (end, stage))
+        if kind in rank.goals:
+            receiver, needed_by = rank.goals[kind]
+            arrival = end if receiver == stage else end + work.costs.p2p
+            ranks[receiver].arrivals[needed_by].append(arrival)
+            heappush(wake_ups, (arrival, receiver))
     return tuple("".join(rank.row) for rank in ranks)
 
 
-def _deliver(
-    work: SearchProblem, ranks: list["_RankState"], stage: int, kind: str, end: float
-) -> tuple[float, int] | None:
-    """Hand a result to the stage that needs it; return when that stage should choose again."""
-    receiver = {"F": min(stage + 1, work.num_stages - 1), "I": stage - 1}.get(kind, -1)
-    if receiver < 0:  # no stage waits for a W, or for the I of stage 0
-        return None
-    arrival = end if receiver == stage else end + work.message
-    inbox = ranks[receiver].inputs if receiver > stage else ranks[receiver].gradients
-    inbox.append(arrival)
-    return arrival, receiver
-
-
 class _RankState:
-    """The state of one rank during the play: its inputs, with times of arrival, and the actions it has run."""
+    """The state of one rank during the play: when the inputs of its next F and I arrive, and what it has run.
+
+    `goals` has the stage that takes the result of a kind, and for which kind: no stage waits for a W.
+    """
 
     def __init__(self, work: SearchProblem, rules: GreedyRules, stage: int) -> None:
         self.work, self.rules = work, rules
         self.ahead, self.deferred = rules.ahead[stage], rules.deferred[stage]
         self.cost = {"F": work.forward[stage], "I": work.backward[stage], "W": work.weight[stage]}
-        self.inputs: deque[float] = deque()  # when the inputs of the next forwards arrive
-        self.gradients: deque[float] = deque()  # when the gradients of the next backwards arrive
+        self.goals = {"F": (stage + 1, "F") if stage + 1 < work.num_stages else (stage, "I")}
+        if stage > 0:
+            self.goals["I"] = (stage - 1, "I")
+        self.arrivals: dict[str, deque[float]] = {"F": deque(), "I": deque()}
         self.in_flight = self.pending = 0
         self.free_at = 0.0
         self.row: list[str] = []
@@ -106,7 +102,9 @@ class _RankState:
         """The next action of a free rank, or None to wait for an input."""
         if self.pending > self.deferred:
             return "W"
-        forward, backward = self._next_forward(), self.gradients[0] if self.gradients else inf
+        may_go = self.in_flight < self.ahead and self.work.fits(self.in_flight + 1, self.pending)
+        forward = self._next("F") if may_go else inf
+        backward = self._next("I")
         if self.rules.forward_first and forward <= now:
             return "F"
         if backward <= now:
@@ -116,23 +114,16 @@ class _RankState:
         room = self.cost["W"] * (1 - 1e-9) if self.rules.patient else 0.0
         return "W" if self.pending and now + room <= min(backward, forward) else None
 
-    def _next_forward(self) -> float:
-        """When the next forward can start; infinity while the rules or the memory forbid one."""
-        if self.inputs and self.in_flight < self.ahead and self.work.fits(self.in_flight + 1, self.pending):
-            return self.inputs[0]
-        return inf
+    def _next(self, kind: str) -> float:
+        """When the next input for a kind is there; infinity if nobody knows yet."""
+        return self.arrivals[kind][0] if self.arrivals[kind] else inf
 
     def start(self, kind: str, now: float) -> float:
         """Run one action and return its end."""
-        if kind == "F":
-            self.inputs.popleft()
-            self.in_flight += 1
-        elif kind == "I":
-            self.gradients.popleft()
-            self.in_flight -= 1
-            self.pending += 1
-        else:
-            self.pending -= 1
+        if kind != "W":
+            self.arrivals[kind].popleft()
+        self.in_flight += {"F": 1, "I": -1, "W": 0}[kind]
+        self.pending += {"F": 0, "I": 1, "W": -1}[kind]
         self.row.append(kind)
         self.free_at = now + self.cost[kind]
         return self.free_at

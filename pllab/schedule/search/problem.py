@@ -4,88 +4,58 @@ One stage per rank, every backward split. A search needs the same few costs agai
 Rows are letters, `FFIWIW`: the micro-batches of each kind go in order, so no numbers are needed.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Self
+from functools import lru_cache
+from itertools import accumulate, count
 
 from pllab.arguments import is_number, require
-from pllab.memory import Held
+from pllab.memory import Held, is_over
 from pllab.schedule.costs import Costs
-from pllab.schedule.model import Action, Kind, Schedule, check_sizes, series
+from pllab.schedule.model import Action, Kind, Schedule, check_sizes
 
 _ROUNDING = 1e-9  # as in the memory check of `check`
-_WEIGHT_SHARE = 1.0 - Held().input_share  # of a micro-batch's memory, which W frees
+_CHANGES = Held().changes
+_WEIGHT_SHARE = -_CHANGES["W"]  # of a micro-batch's memory, which W frees
+_KINDS = {kind.value: kind for kind in (Kind.F, Kind.I, Kind.W)}
 Rows = tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class SearchProblem:
-    """Per stage the seconds of F, I and W, the seconds of a message, and the memory of a rank.
+    """Per stage the seconds of F, I and W, and the memory of a rank.
 
-    Example: with `Costs()` and four stages, `forward` is `(1, 1, 1, 1)` and `message` is 0.
+    Example: with `Costs()` and four stages, `forward` is `(1, 1, 1, 1)`.
+
+    Raises:
+        ValueError: a size or the memory limit is below 1, or the costs are for another number of stages.
     """
 
-    num_stages: int
-    num_microbatches: int
-    costs: Costs
-    forward: tuple[float, ...]
-    backward: tuple[float, ...]
-    weight: tuple[float, ...]
-    message: float
-    limit: float
-
-    @classmethod
-    def of(cls, num_stages: int, num_microbatches: int, costs: Costs, memory_limit: float) -> Self:
-        """Read the costs once.
-
-        Raises:
-            ValueError: a size or the memory limit is below 1, or the costs are for another number of stages.
-        """
-        p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
-        costs.check_stages(p)
+    def __init__(self, num_stages: int, num_microbatches: int, costs: Costs, memory_limit: float) -> None:
+        self.num_stages, self.num_microbatches = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
+        costs.check_stages(self.num_stages)
         is_enough = is_number(memory_limit) and memory_limit >= 1
         require(is_enough, f"memory_limit is {memory_limit}; one micro-batch counts 1, so give every rank at least 1")
-        forward, backward, weight = (
-            tuple(costs.duration(stage, kind) for stage in range(p)) for kind in (Kind.F, Kind.I, Kind.W)
+        self.costs, self.limit = costs, float(memory_limit)
+        # The most forwards that a rank may run ahead of their backwards.
+        self.most_in_flight = int(min(self.num_microbatches, self.limit + _ROUNDING))
+        self.forward, self.backward, self.weight = (
+            tuple(costs.duration(stage, kind) for stage in range(self.num_stages)) for kind in _KINDS.values()
         )
-        return cls(p, m, costs, forward, backward, weight, costs.p2p, float(memory_limit))
-
-    @property
-    def most_in_flight(self) -> int:
-        """The most forwards a rank may run ahead of their backwards."""
-        return int(min(self.num_microbatches, self.limit + _ROUNDING))
 
     def fits(self, in_flight: int, pending: int) -> bool:
         """Whether `in_flight` micro-batches before their I and `pending` ones between I and W fit in memory."""
-        return in_flight + _WEIGHT_SHARE * pending <= self.limit + _ROUNDING
+        return not is_over(in_flight + _WEIGHT_SHARE * pending, self.limit)
 
-    def is_order(self, row: str) -> bool:
-        """Whether every I of a row comes after its F, every W after its I, and every F fits in memory."""
-        in_flight = pending = 0
-        for kind in row:
-            in_flight += {"F": 1, "I": -1, "W": 0}[kind]
-            pending += {"F": 0, "I": 1, "W": -1}[kind]
-            if in_flight < 0 or pending < 0 or (kind == "F" and not self.fits(in_flight, pending)):
-                return False
-        return True
+    def holds(self, row: str) -> bool:
+        """Whether a row fits in memory."""
+        return not is_over(max(accumulate(map(_CHANGES.__getitem__, row))), self.limit)
 
     def away(self, stage: int) -> float:
         """Seconds from the end of a forward on `stage` to the earliest start of its backward there."""
         above = range(stage + 1, self.num_stages)
-        return sum(self.forward[s] + self.backward[s] + 2 * self.message for s in above)
+        return sum(self.forward[s] + self.backward[s] + 2 * self.costs.p2p for s in above)
 
     def schedule(self, rows: Rows, name: str) -> Schedule:
         """A row of letters per rank as a schedule."""
-        return Schedule(tuple(self._numbered(stage, row) for stage, row in enumerate(rows)), name)
-
-    def _numbered(self, stage: int, row: str) -> tuple[Action, ...]:
-        following = {letter: iter(actions) for letter, actions in self._actions[stage].items()}
-        return tuple(next(following[letter]) for letter in row)
-
-    @cached_property
-    def _actions(self) -> list[dict[str, list[Action]]]:
-        kinds, numbers = (Kind.F, Kind.I, Kind.W), range(self.num_microbatches)
-        return [{kind.value: series(stage, kind, numbers) for kind in kinds} for stage in range(self.num_stages)]
+        return Schedule(tuple(_numbered(stage, row) for stage, row in enumerate(rows)), name)
 
     # The floors are lower bounds: a search stops at them, and an order that reaches one is proven.
 
@@ -107,11 +77,11 @@ class SearchProblem:
         return max(max(self._head(s) + self._rank_floor(s), self._chain(s)) for s in range(self.num_stages))
 
     def _head(self, stage: int) -> float:
-        return sum(self.forward[:stage]) + stage * self.message
+        return sum(self.forward[:stage]) + stage * self.costs.p2p
 
     def _chain(self, stage: int) -> float:
         work = self.num_microbatches * (self.forward[stage] + self.backward[stage])
-        down = sum(self.backward[:stage]) + stage * self.message
+        down = sum(self.backward[:stage]) + stage * self.costs.p2p
         return self._head(stage) + work + down + self.weight[0]
 
     def _rank_floor(self, stage: int) -> float:
@@ -133,3 +103,9 @@ class SearchProblem:
             return in_flight * (self.backward[stage] + self.weight[stage]) + pending * self.weight[stage]
 
         return max(remaining(in_flight) for in_flight in range(self.most_in_flight))
+
+
+@lru_cache(maxsize=1 << 8)  # of an order, a move changes one row
+def _numbered(stage: int, row: str) -> tuple[Action, ...]:
+    numbers = {kind: count() for kind in _KINDS}
+    return tuple(Action(stage, _KINDS[kind], next(numbers[kind])) for kind in row)

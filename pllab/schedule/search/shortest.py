@@ -57,7 +57,7 @@ def zero_bubble(
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), section 3 for the idea of a search under a memory limit.
     """
-    work = SearchProblem.of(num_stages, num_microbatches, costs, memory_limit)
+    work = SearchProblem(num_stages, num_microbatches, costs, memory_limit)
     return work.schedule(shortest(work, makespan_first).rows, "zero bubble")
 
 
@@ -94,7 +94,7 @@ def optimal(num_stages: int, num_microbatches: int, costs: Costs, memory_limit: 
     Raises:
         ValueError: a size or the memory limit is below 1, or the costs are for another number of stages.
     """
-    work = SearchProblem.of(num_stages, num_microbatches, costs, memory_limit)
+    work = SearchProblem(num_stages, num_microbatches, costs, memory_limit)
     best, bound = shortest(work, makespan_first=True), work.floor_of_makespan()
     schedule, is_proven = work.schedule(best.rows, "optimal"), best.makespan <= bound * (1 + _EQUAL)
     return Optimum(schedule, best.makespan, min(bound, best.makespan), is_proven)
@@ -130,7 +130,7 @@ def timed(work: SearchProblem, rows: Rows) -> Order | None:
     if not walk.is_over():
         return None
     longest = max(ends[-1] - starts[0] for starts, ends in zip(walk.starts, walk.ends, strict=True))
-    return Order(rows, _rounded(walk.makespan), _rounded(longest))
+    return Order(rows, _rounded(max(ends[-1] for ends in walk.ends)), _rounded(longest))
 
 
 def _judges(work: SearchProblem, most: float, makespan_first: bool) -> tuple[Judge, Key]:
@@ -179,7 +179,7 @@ def _moved(work: SearchProblem, order: Order, key: Judge, floor: Key, seed: int)
             break
         rank = dice.randrange(work.num_stages)
         row = _with_one_moved(order.rows[rank], dice)
-        if row == order.rows[rank] or not work.is_order(row):
+        if row == order.rows[rank] or not work.holds(row):
             continue
         other = timed(work, (*order.rows[:rank], row, *order.rows[rank + 1 :]))
         if other is not None and key(other) <= key(order):

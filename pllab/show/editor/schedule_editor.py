@@ -13,7 +13,6 @@ import traitlets
 
 from pllab.arguments import require
 from pllab.schedule import Action, Kind, Schedule
-from pllab.schedule.legality import check_memory_limit
 from pllab.show.editor.board import draw_board, label_in, outcome_of, sentence_of, summary_of, view_of
 from pllab.show.editor.positions import BoardRules, Position, halves_of, judge, merge, move, place_of, split
 from pllab.show.figures import Figure
@@ -64,7 +63,6 @@ class ScheduleEditor(Widget):
         *,
         projector: bool = False,
     ) -> None:
-        check_memory_limit(memory_limit)
         limit = None if memory_limit == math.inf else memory_limit  # as JSON has no infinity
         self._rules = BoardRules(costs or Costs(), limit, par)
         self._run = run
