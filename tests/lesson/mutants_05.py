@@ -44,10 +44,37 @@ def only_what_is_trained(model):
         dist.broadcast(buffer, 0)
 
 
+def _average(tensor):
+    dist.all_reduce(tensor)
+    tensor /= dist.get_world_size()
+
+
 def average_of_the_starts(model):
     for parameter in model.parameters():
-        dist.all_reduce(parameter.data)
-        parameter.data /= dist.get_world_size()
+        _average(parameter.data)
+
+
+def average_of_the_buffers(model):
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, 0)
+    for buffer in model.buffers():
+        if buffer.is_floating_point():
+            _average(buffer)
+        else:
+            dist.broadcast(buffer, 0)
+
+
+def all_in_one_float32(model):
+    tensors = [tensor.data for tensor in (*model.parameters(), *model.buffers())]
+    flat = torch.cat([tensor.flatten().float() for tensor in tensors])
+    dist.broadcast(flat, 0)
+    for tensor, piece in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(piece.view_as(tensor))
+
+
+def started_and_not_waited_for(model):
+    for tensor in [*model.parameters(), *model.buffers()]:
+        dist.broadcast(tensor.data, 0, async_op=True)
 
 
 def new_parameters(model):
@@ -83,10 +110,32 @@ def receives_what_nobody_sends(model):
 # 05.2 average_gradients(model)
 
 
+def _gradients(model):
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
 def sum_for_mean(model):
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            dist.all_reduce(parameter.grad)
+    for gradient in _gradients(model):
+        dist.all_reduce(gradient)
+
+
+def divides_by_three(model):
+    for gradient in _gradients(model):
+        dist.all_reduce(gradient)
+        gradient /= 3
+
+
+def gradients_in_float32(model):
+    for gradient in _gradients(model):
+        rounded = gradient.float()
+        _average(rounded)
+        gradient.copy_(rounded)
+
+
+def never_waits(model):
+    for gradient in _gradients(model):
+        gradient /= dist.get_world_size()
+        dist.all_reduce(gradient, async_op=True)
 
 
 def stores_what_all_reduce_returns(model):
@@ -108,46 +157,37 @@ def only_rank_0_averages(model):
 
 def no_guard(model):
     for parameter in model.parameters():
-        dist.all_reduce(parameter.grad)
-        parameter.grad /= dist.get_world_size()
+        _average(parameter.grad)
 
 
 def leaves_the_loop_at_the_first_none(model):
     for parameter in model.parameters():
         if parameter.grad is None:
             break
-        dist.all_reduce(parameter.grad)
-        parameter.grad /= dist.get_world_size()
+        _average(parameter.grad)
 
 
 def zeros_for_none(model):
     for parameter in model.parameters():
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-        dist.all_reduce(parameter.grad)
-        parameter.grad /= dist.get_world_size()
+        _average(parameter.grad)
 
 
 def averages_a_copy(model):
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            gradient = parameter.grad / dist.get_world_size()
-            dist.all_reduce(gradient)
+    for gradient in _gradients(model):
+        _average(gradient.clone())
 
 
 def order_of_the_rank(model):
-    parameters = list(model.parameters())
-    for parameter in parameters[:: -1 if dist.get_rank() else 1]:
-        if parameter.grad is not None:
-            dist.all_reduce(parameter.grad)
-            parameter.grad /= dist.get_world_size()
+    for gradient in _gradients(model)[:: -1 if dist.get_rank() else 1]:
+        _average(gradient)
 
 
 def sends_a_tied_weight_twice(model):
     for _, parameter in model.named_parameters(remove_duplicate=False):
         if parameter.grad is not None:
-            dist.all_reduce(parameter.grad)
-            parameter.grad /= dist.get_world_size()
+            _average(parameter.grad)
 
 
 def first_step_only(model):
@@ -167,10 +207,30 @@ def keeps_the_sum(loss_sum, num_tokens):
     return loss_sum
 
 
-def forgets_the_averaging(loss_sum, num_tokens):
-    total = torch.tensor(float(num_tokens))
+def _total(num_tokens, dtype=torch.float32):
+    total = torch.tensor(num_tokens, dtype=dtype)
     dist.all_reduce(total)
-    return loss_sum / total
+    return total.item()
+
+
+def forgets_the_averaging(loss_sum, num_tokens):
+    return loss_sum / _total(num_tokens)
+
+
+def three_ranks_always(loss_sum, num_tokens):
+    return loss_sum * 3 / _total(num_tokens)
+
+
+def none_counts_as_one(loss_sum, num_tokens):
+    return loss_sum * dist.get_world_size() / _total(max(num_tokens, 1))
+
+
+def counts_in_bfloat16(loss_sum, num_tokens):
+    return loss_sum * dist.get_world_size() / _total(num_tokens, torch.bfloat16)
+
+
+def counts_in_bytes(loss_sum, num_tokens):
+    return loss_sum * dist.get_world_size() / _total(num_tokens, torch.uint8)
 
 
 def a_number(loss_sum, num_tokens):
@@ -182,15 +242,18 @@ def cut_off(loss_sum, num_tokens):
 
 
 def weighs_own_mean(loss_sum, num_tokens):
-    total = torch.tensor(float(num_tokens))
-    dist.all_reduce(total)
-    return loss_sum / num_tokens * (num_tokens / total) * dist.get_world_size()
+    return loss_sum / num_tokens * (num_tokens / _total(num_tokens)) * dist.get_world_size()
 
 
 def an_empty_rank_stays_away(loss_sum, num_tokens):
     if num_tokens == 0:
         return loss_sum
     return world_over_total(loss_sum, num_tokens)
+
+
+def an_empty_rank_has_a_zero_of_its_own(loss_sum, num_tokens):
+    loss = world_over_total(loss_sum, num_tokens)
+    return loss if num_tokens else torch.zeros((), requires_grad=True)
 
 
 # 05.4 train(rank, world_size, model, dataset, num_steps, batch_size, lr)
@@ -328,4 +391,15 @@ WRONG = [
     ("05.4", "shares", whole_batch_each),
     ("05.4", "epochs", always_the_first_batch),
     ("05.4", "raised", rows_of_the_first_dim),
+    ("05.1", "digits_lost", all_in_one_float32),
+    ("05.1", "averaged", average_of_the_buffers),
+    ("05.1", "not_waited", started_and_not_waited_for),
+    ("05.2", "literal_world_size", divides_by_three),
+    ("05.2", "digits_lost", gradients_in_float32),
+    ("05.2", "not_waited", never_waits),
+    ("05.3", "wrong", none_counts_as_one),
+    ("05.3", "cut_off", an_empty_rank_has_a_zero_of_its_own),
+    ("05.3", "digits_lost", counts_in_bfloat16),
+    ("05.3", "raised", counts_in_bytes),
+    ("05.3", "literal_world_size", three_ranks_always),
 ]

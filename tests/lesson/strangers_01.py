@@ -6,15 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-
 # ================= 01.1
-def r1_plain(tokens, seconds):
-    if len(tokens) != len(seconds):
-        raise ValueError("lengths differ")
-    total = sum(seconds)
-    if total == 0:
-        raise ValueError("no time")
-    return sum(tokens) / total
 
 
 def r1_try(tokens, seconds):
@@ -37,26 +29,7 @@ def r1_loop(tokens, seconds):
     return n / s
 
 
-def w1_skip_zero_seconds(tokens, seconds):
-    if len(tokens) != len(seconds) or sum(seconds) == 0:
-        raise ValueError
-    return sum(t for t, s in zip(tokens, seconds, strict=False) if s > 0) / sum(seconds)
-
-
 # ================= 01.2
-def r2_hint(fn, synchronize, warmup=1, repeats=5, clock=None):
-    if repeats < 1 or warmup < 0:
-        raise ValueError("repeats from 1, warmup from 0")
-    clock = time.perf_counter if clock is None else clock
-    times = []
-    for _ in range(warmup + repeats):
-        synchronize()
-        start = clock()
-        fn()
-        synchronize()
-        times.append(clock() - start)
-    times = times[warmup:]
-    return statistics.median(times), min(times), max(times)
 
 
 def r2_one_sync_before(fn, synchronize, warmup=1, repeats=5, clock=None):
@@ -100,12 +73,6 @@ def r2_ns(fn, synchronize, warmup=1, repeats=5, clock=None):
     return (median, rounds[0], rounds[-1])
 
 
-def w2_zero_warmup_refused(fn, synchronize, warmup=1, repeats=5, clock=None):
-    if warmup < 1:
-        raise ValueError
-    return r2_hint(fn, synchronize, warmup, repeats, clock)
-
-
 # ================= 01.3
 NAMES = ("compute", "memory", "latency")
 
@@ -114,17 +81,6 @@ def r3_index(flops, num_bytes, machine, num_messages=0):
     times = [flops / machine.flops_per_s, num_bytes / machine.bytes_per_s, num_messages * machine.latency_s]
     slowest = max(times)
     return NAMES[times.index(slowest)], slowest
-
-
-def _times(flops, num_bytes, machine, num_messages):
-    return [flops / machine.flops_per_s, num_bytes / machine.bytes_per_s, num_messages * machine.latency_s]
-
-
-def w3_latency_added(flops, num_bytes, machine, num_messages=0):
-    c, m, w = _times(flops, num_bytes, machine, num_messages)
-    if w > max(c, m):
-        return "latency", w
-    return ("compute", c + w) if c >= m else ("memory", m + w)
 
 
 class Bound(NamedTuple):
@@ -148,8 +104,7 @@ def rx_named(flops, num_bytes, machine, num_messages=0):
 
 
 RIGHT = {
-    "01.1": [r1_plain, r1_try, r1_loop, rx_np],
-    "01.2": [r2_hint, r2_one_sync_before, r2_ns],
+    "01.1": [r1_try, r1_loop, rx_np],
+    "01.2": [r2_one_sync_before, r2_ns],
     "01.3": [r3_index, rx_named],
 }
-WRONG = []

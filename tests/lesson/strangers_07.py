@@ -10,7 +10,7 @@ from torch import nn
 from pllab.pipeline import WithDevice
 
 
-# ---------- 07.1 right
+# ---------- 07.1
 def split_loop(sequential):
     partitions, devices = [], []
     for layer in sequential:
@@ -76,7 +76,7 @@ def split_parametered(sequential):  # a WithDevice around a ReLU is taken as wit
     return partitions, devices
 
 
-# ---------- 07.2 right
+# ---------- 07.2
 def balance_all(costs, num_stages):
     if num_stages > len(costs):
         raise ValueError("more stages than layers")
@@ -126,7 +126,6 @@ def balance_min_key(costs, num_stages):
     return list(min((s for s in every if sum(s) == len(costs)), key=slowest))
 
 
-# ---------- 07.2 wrong
 def _best(costs, num_stages, measure, best=math.inf):
     if num_stages > len(costs):
         raise ValueError
@@ -153,7 +152,7 @@ def balance_raise_equal(costs, num_stages):
     return _best(costs, num_stages, max)
 
 
-# ---------- 07.3 right
+# ---------- 07.3
 def tie_clear(first, last):
     grads = [w.grad for w in (first, last) if w.grad is not None]
     if not grads:

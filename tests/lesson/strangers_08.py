@@ -7,7 +7,7 @@ from pllab import pipeline
 from tests.lesson.variants_08 import two_formulas
 
 
-# ---------- 08.1 right
+# ---------- 08.1
 def clock_list(num_batches, num_partitions):
     m, p = num_batches, num_partitions
     return [[(k - j, j) for j in range(p) if 0 <= k - j < m] for k in range(m + p - 1)]
@@ -30,7 +30,7 @@ def clock_one_batch_at_once(num_batches, num_partitions):
     return clock_list(num_batches, num_partitions)
 
 
-# ---------- 08.2 right
+# ---------- 08.2
 def bubbles_counted(num_batches, num_partitions):
     ticks = [list(tick) for tick in clock_list(num_batches, num_partitions)]
     total = len(ticks) * num_partitions
@@ -54,9 +54,7 @@ def bubbles_one_stage_fails(num_batches, num_partitions):
     return 1 / (1 + m / (p - 1)), 1 / (m / (p - 1))
 
 
-# ---------- 08.3 right
-def fewest_ceil_two(num_partitions, fraction):
-    return max(1, math.ceil((num_partitions - 1) / fraction - (num_partitions - 1)))
+# ---------- 08.3
 
 
 def fewest_bisect(num_partitions, fraction):
@@ -113,7 +111,7 @@ def fewest_shaved(num_partitions, fraction):  # an epsilon against rounding that
 RIGHT = {
     "08.1": [clock_list, clock_last_batch_first],
     "08.2": [bubbles_counted, bubbles_package],
-    "08.3": [fewest_ceil_two, fewest_bisect, fewest_exact],
+    "08.3": [fewest_bisect, fewest_exact],
 }
 WRONG = [
     ("08.1", clock_one_stage_at_once, "one stage: all at once"),

@@ -11,8 +11,6 @@ from pllab.pipeline import Task, clock_cycles
 
 
 # ---------------------------------------------------------------- 09.1
-def r1_partial(batches, schedule, partitions):
-    return [Task(partial(partitions[j], batches[i])) for i, j in schedule]
 
 
 def r1_defaults(batches, schedule, partitions):
@@ -41,18 +39,6 @@ def w1_empty(batches, schedule, partitions):
 
 
 # ---------------------------------------------------------------- 09.2
-def r2_two_loops(batches, schedule, partitions, devices, in_queues, out_queues):
-    for i, j in schedule:
-        in_queues[j].put(Task(partial(partitions[j], batches[i])))
-    failure = None
-    for i, j in schedule:
-        ok, result = out_queues[j].get()
-        if ok:
-            batches[i] = result
-        elif failure is None:
-            failure = result
-    if failure is not None:
-        raise failure[1].with_traceback(failure[2])
 
 
 def r2_collect(self, batches, schedule):
@@ -106,11 +92,6 @@ def r2_sorted_by_stage(batches, schedule, partitions, devices, in_queues, out_qu
 
 
 # ---------------------------------------------------------------- 09.3
-def r3_split(x, split_size, partitions, devices, compute):
-    batches = list(x.split(split_size))
-    for schedule in clock_cycles(len(batches), len(partitions)):
-        compute(batches, schedule)
-    return torch.cat(batches)
 
 
 def r3_slices(x, split_size, partitions, devices, compute):
@@ -422,9 +403,9 @@ def cut_step_list(x, targets, first, second, loss_of):
 
 
 RIGHT = {
-    "09.1": [r1_partial, r1_defaults, r1_factory],
-    "09.2": [r2_two_loops, r2_collect, r2_worker_stores, r2_worker_looks_up, r2_sorted_by_stage],
-    "09.3": [r3_split, r3_slices, r3_method],
+    "09.1": [r1_defaults, r1_factory],
+    "09.2": [r2_collect, r2_worker_stores, r2_worker_looks_up, r2_sorted_by_stage],
+    "09.3": [r3_slices, r3_method],
     "09.4": [r4_grad, r4_class],
     "09.5": [r5_cycles, r5_reversed, r5_flow],
 }

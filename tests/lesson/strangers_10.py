@@ -71,10 +71,6 @@ def r1_with_stage(p, m):
     return [[f"{s}{text}" for text in row] for s, row in enumerate(rows_of(p, m, lambda s: p - s - 1))]
 
 
-def r1_joined(p, m):
-    return [" ".join(row) for row in rows_of(p, m, lambda s: p - s - 1)]
-
-
 # ---------------------------------------------------------------- 10.2
 def r2_list(row, stage, loss, inputs, targets):
     m = len(row) // 2
@@ -275,7 +271,7 @@ def w3_overwrites(stage, x):
 
 
 RIGHT = {
-    "10.1": [r1_counters, r1_merge, r1_with_stage, r1_joined],
+    "10.1": [r1_counters, r1_merge, r1_with_stage],
     "10.2": [r2_list, r2_class, r2_name_in_forward, r2_name_in_backward, r2_output_name],
     "10.3": [r3_function, r3_grads, r3_dummy],
 }

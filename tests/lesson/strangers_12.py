@@ -241,12 +241,6 @@ def w2_highest():
 
 
 # ---------------------------------------------------------------- 12.3
-def r3_list(rank, world_size, num_heads, head_dim):
-    if num_heads % world_size != 0:
-        raise ValueError(f"{num_heads} heads cannot be shared by {world_size} ranks")
-    width = num_heads * head_dim
-    mine = width // world_size
-    return [part * width + rank * mine + i for part in range(3) for i in range(mine)]
 
 
 def r3_tensor(rank, world_size, num_heads, head_dim):
@@ -294,16 +288,6 @@ def w3_upside_down(rank, world_size, num_heads, head_dim):
 def ours(logits, targets, first):
     index = targets - first
     return index, (index >= 0) & (index < logits.size(-1))
-
-
-def r4_reduce_out(logits, targets, first):
-    top = logits.detach().max(dim=-1).values
-    all_reduce(top, operation=MAX)
-    logits = logits - top.unsqueeze(-1)
-    index, mine = ours(logits, targets, first)
-    target = logits.gather(-1, torch.where(mine, index, 0).unsqueeze(-1)).squeeze(-1)
-    target = torch.where(mine, target, torch.zeros_like(target))
-    return torch.log(reduce_out(logits.exp().sum(-1))) - reduce_out(target)
 
 
 class SplitCrossEntropy(torch.autograd.Function):
@@ -406,8 +390,8 @@ def w4_clamped(logits, targets, first):
 RIGHT = {
     "12.1": [r1_chunks, r1_strided, r1_flat_reversed, r1_shuffled],
     "12.2": [r2_functions, r2_hooks, r2_one_function, r2_same_objects, r2_alone, r2_silent_alone],
-    "12.3": [r3_list, r3_tensor, r3_heads, r3_alone_range],
-    "12.4": [r4_reduce_out, r4_function, r4_logsumexp, r4_surrogate, r4_own_g, r4_silent_alone, r4_in_place],
+    "12.3": [r3_tensor, r3_heads, r3_alone_range],
+    "12.4": [r4_function, r4_logsumexp, r4_surrogate, r4_own_g, r4_silent_alone, r4_in_place],
 }
 
 WRONG = [

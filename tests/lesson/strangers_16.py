@@ -16,20 +16,6 @@ def sp_plain(baseline_s, contender_s):
     return None
 
 
-def sp_count(baseline_s, contender_s):
-    won = lost = 0
-    ratios = []
-    for k in range(len(baseline_s)):
-        won += contender_s[k] < baseline_s[k]
-        lost += contender_s[k] > baseline_s[k]
-        ratios.append(baseline_s[k] / contender_s[k])
-    if len(ratios) not in (won, lost):
-        return None
-    ratios.sort()
-    half = len(ratios) // 2
-    return ratios[half] if len(ratios) % 2 else (ratios[half - 1] + ratios[half]) / 2
-
-
 def sp_torch(baseline_s, contender_s):
     b = torch.tensor(baseline_s, dtype=torch.float64)
     c = torch.tensor(contender_s, dtype=torch.float64)
@@ -107,7 +93,7 @@ def w_strict_zip(seconds, losses):
 
 
 RIGHT = {
-    "16.1": [sp_plain, sp_count, sp_torch, sp_signs],
+    "16.1": [sp_plain, sp_torch, sp_signs],
     "16.2": [w_plain, w_rounds, w_torch],
 }
 WRONG = [
