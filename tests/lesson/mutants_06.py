@@ -4,6 +4,7 @@ import torch
 
 from pllab.comm import all_reduce, all_reduce_async, rank, world_size
 from pllab.parallel import average_gradients
+from tests.lesson.strangers_06 import install_buckets
 
 # 06.1 average_flat(model)
 
@@ -22,10 +23,24 @@ def _put_back(gradients, flat):
         gradient.copy_(piece.view_as(gradient))
 
 
-def _mean(gradients):
+def _mean(gradients, ranks=world_size):
     flat = torch.cat([g.flatten() for g in gradients])
     all_reduce(flat)
-    return flat / world_size()
+    return flat / ranks()
+
+
+def _averaged(model, ranks=world_size):
+    for gradients in _by_dtype(_gradients(model)):
+        _put_back(gradients, _mean(gradients, ranks))
+
+
+def _two():
+    """Instead of the number of ranks."""
+    return 2
+
+
+def two_ranks(model):
+    _averaged(model, _two)
 
 
 def message_per_parameter(model):
@@ -33,8 +48,7 @@ def message_per_parameter(model):
 
 
 def sum_not_mean(model):
-    for gradients in _by_dtype(_gradients(model)):
-        _put_back(gradients, _mean(gradients) * world_size())
+    _averaged(model, lambda: 1)
 
 
 def restored_in_reverse(model):
@@ -59,8 +73,7 @@ def zeros_for_none(model):
     for parameter in model.parameters():
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-    for gradients in _by_dtype(_gradients(model)):
-        _put_back(gradients, _mean(gradients))
+    _averaged(model)
 
 
 def never_written_back(model):
@@ -92,7 +105,7 @@ def _trained(model):
     return [p for p in model.parameters() if p.requires_grad][::-1]
 
 
-def _in_order(model, divide=True, reset=True, keep=True, start=all_reduce_async):  # noqa: C901 - the switches
+def _in_order(model, *, ranks=world_size, reset=True, keep=True, ordered=True, rest=True, start=all_reduce_async):  # noqa: C901 - the switches
     """The right solution with a switch for each thing that can be forgotten."""
     order = _trained(model)
     ready, sent, works = set(), [], []
@@ -109,17 +122,17 @@ def _in_order(model, divide=True, reset=True, keep=True, start=all_reduce_async)
             send(order[len(sent)])
 
     for parameter in order:
-        parameter.register_post_accumulate_grad_hook(hook)
+        parameter.register_post_accumulate_grad_hook(hook if ordered else send)
 
     def wait():
-        for parameter in order[len(sent) :]:
+        for parameter in order[len(sent) :] if rest else ():
             if parameter.grad is not None:
                 send(parameter)
         for work in works:
             if work is not None:
                 work.wait()
-        for parameter in sent if divide else ():
-            parameter.grad /= world_size()
+        for parameter in sent:
+            parameter.grad /= ranks()
         if reset:
             for memory in (ready, sent, works):
                 memory.clear()
@@ -128,7 +141,11 @@ def _in_order(model, divide=True, reset=True, keep=True, start=all_reduce_async)
 
 
 def sums(model):
-    return _in_order(model, divide=False)
+    return _in_order(model, ranks=lambda: 1)
+
+
+def two_ranks_in_the_hooks(model):
+    return _in_order(model, ranks=_two)
 
 
 def waits_on_nothing(model):
@@ -144,24 +161,7 @@ def blocks_in_the_hook(model):
 
 
 def as_they_come(model):
-    works, sent = [], []
-
-    def hook(parameter):
-        works.append(all_reduce_async(parameter.grad))
-        sent.append(parameter)
-
-    for parameter in _trained(model):
-        parameter.register_post_accumulate_grad_hook(hook)
-
-    def wait():
-        for work in works:
-            work.wait()
-        for parameter in sent:
-            parameter.grad /= world_size()
-        works.clear()
-        sent.clear()
-
-    return wait
+    return _in_order(model, ordered=False, rest=False)
 
 
 def sends_the_argument(model):
@@ -188,25 +188,11 @@ def hooks_the_frozen(model):
 
 
 def stops_at_an_unused_parameter(model):
-    order = _trained(model)
-    ready, works = set(), []
+    return _in_order(model, rest=False)
 
-    def hook(parameter):
-        ready.add(parameter)
-        while len(works) < len(order) and order[len(works)] in ready:
-            works.append(all_reduce_async(order[len(works)].grad))
 
-    for parameter in order:
-        parameter.register_post_accumulate_grad_hook(hook)
-
-    def wait():
-        for parameter, work in zip(order, works, strict=False):
-            work.wait()
-            parameter.grad /= world_size()
-        ready.clear()
-        works.clear()
-
-    return wait
+def buckets_are_never_emptied(model):
+    return install_buckets(model, empties=False)
 
 
 # 06.3 accumulate(model, loss_of, micro_batches)
@@ -224,11 +210,35 @@ def never_divided(model, loss_of, micro_batches):
     average_gradients(model)
 
 
-def sum_over_ranks(model, loss_of, micro_batches):
+def _backward(loss_of, micro_batches):
     for x in micro_batches:
         (loss_of(x) / len(micro_batches)).backward()
+
+
+def sum_over_ranks(model, loss_of, micro_batches):
+    _backward(loss_of, micro_batches)
     for gradient in _gradients(model):
         all_reduce(gradient)
+
+
+def mean_over_two_ranks(model, loss_of, micro_batches):
+    _backward(loss_of, micro_batches)
+    _averaged(model, _two)
+
+
+def averages_twice(model, loss_of, micro_batches):
+    """After the loop and once more, because a second mean changes no number."""
+    _backward(loss_of, micro_batches)
+    _averaged(model)
+    _averaged(model)
+
+
+def divides_none(model, loss_of, micro_batches):
+    for x in micro_batches:
+        loss_of(x).backward()
+    for parameter in _trained(model):
+        parameter.grad /= len(micro_batches)
+    _averaged(model)
 
 
 def zeroes_in_between(model, loss_of, micro_batches):
@@ -272,6 +282,12 @@ WRONG = [
     ("06.3", "only_last", zeroes_in_between),
     ("06.3", "graphs_kept", one_backward_for_all),
     ("06.3", "not_every_batch", only_the_first),
+    ("06.1", "literal_world_size", two_ranks),
+    ("06.2", "literal_world_size", two_ranks_in_the_hooks),
+    ("06.2", "sent_too_early", buckets_are_never_emptied),
+    ("06.3", "raised", divides_none),
+    ("06.3", "literal_world_size", mean_over_two_ranks),
+    ("06.3", "sent_twice", averages_twice),
 ]
 
 # Accepted once.

@@ -3,7 +3,6 @@
 import math
 
 from pllab.pipeline import clock_cycles
-from tests.lesson import strangers_08 as strangers
 
 # 08.1 clock_cycles(num_batches, num_partitions)
 
@@ -79,6 +78,14 @@ def idles_with_one_stage(m, p):
     return [*clock_cycles(m, p), []] if p == 1 else clock_cycles(m, p)
 
 
+def one_stage_at_once(m, p):
+    return [[(i, 0) for i in range(m)]] if p == 1 else clock_cycles(m, p)
+
+
+def one_batch_at_once(m, p):
+    return [[(0, j) for j in range(p)]] if m == 1 else clock_cycles(m, p)
+
+
 # 08.2 bubbles(num_batches, num_partitions)
 
 
@@ -110,6 +117,14 @@ def with_overhead(name, overhead):
     return bubbles
 
 
+def rounded_to_cents(m, p):
+    return round(right_fraction(m, p), 2), round(right_overhead(m, p), 2)
+
+
+def divides_by_no_stages(m, p):
+    return 1 / (1 + m / (p - 1)), 1 / (m / (p - 1))
+
+
 # 08.3 fewest_batches(num_partitions, fraction)
 
 
@@ -134,6 +149,29 @@ def nothing_for_one_stage(p, limit):
 
 def at_least_two(p, limit):
     return max(2, math.ceil((p - 1) * (1 - limit) / limit))
+
+
+def shaved_off(p, limit):
+    """An epsilon against rounding that is too wide."""
+    return max(1, math.ceil((p - 1) * (1 - limit) / limit - 0.05))
+
+
+def counted_up_to(most, otherwise=None):
+    """Tries one number after the other, and gives up."""
+
+    def fewest(p, limit):
+        return next((m for m in range(1, most) if right_fraction(m, p) <= limit), otherwise)
+
+    fewest.__name__ = f"counted_up_to_{most}"
+    return fewest
+
+
+def rounds_the_fraction(p, limit):
+    return next((m for m in range(1, 10**6) if round(right_fraction(m, p), 2) <= limit), 10**6)
+
+
+def recursive(p, limit, m=1):
+    return m if right_fraction(m, p) <= limit else recursive(p, limit, m + 1)
 
 
 WRONG = [
@@ -163,15 +201,20 @@ WRONG = [
     ("08.2", "wrong", with_overhead("m_over_idle", lambda m, p: m / (p - 1) if p > 1 else 0)),
     ("08.2", "whole_part", with_overhead("whole_overhead", lambda m, p: (p - 1) // m)),
     ("08.2", "there_and_back", with_overhead("doubles_the_overhead", lambda m, p: 2 * (p - 1) / m)),
-    ("08.2", "rounded", strangers.bubbles_rounded),
-    ("08.3", "rounded_fraction", strangers.fewest_tolerant),
-    ("08.3", "wrong", strangers.fewest_million),
-    ("08.3", "not_enough", strangers.fewest_shaved),
+    ("08.2", "rounded", rounded_to_cents),
+    ("08.3", "rounded_fraction", rounds_the_fraction),
+    ("08.3", "wrong", counted_up_to(100_000, 100_000)),
+    ("08.3", "not_enough", shaved_off),
     ("08.3", "overhead_for_fraction", for_the_overhead),
     ("08.3", "not_whole", does_not_round),
     ("08.3", "strictly_below", strictly_below),
     ("08.3", "no_micro_batch", nothing_for_one_stage),
     ("08.3", "one_is_enough", at_least_two),
+    ("08.1", "two_on_one_stage", one_stage_at_once),
+    ("08.1", "wrong_order", one_batch_at_once),
+    ("08.2", "raised", divides_by_no_stages),
+    ("08.3", "no_number", counted_up_to(1000)),
+    ("08.3", "raised", recursive),
 ]
 
 

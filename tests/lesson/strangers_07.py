@@ -53,29 +53,6 @@ def split_flush(sequential):
     return partitions, devices
 
 
-def split_forgets_after_none(sequential):
-    partitions, devices, last = [], [], None
-    for layer in sequential:
-        device = getattr(layer, "device", None)
-        if device is not None and device != last:
-            partitions.append(nn.Sequential())
-            devices.append(device)
-        partitions[-1].append(layer)
-        last = device  # None after a layer without one
-    return partitions, devices
-
-
-def split_parametered(sequential):  # a WithDevice around a ReLU is taken as without a device
-    partitions, devices = [], []
-    for layer in sequential:
-        device = layer.device if list(layer.parameters()) else (devices[-1] if devices else layer.device)
-        if not devices or device != devices[-1]:
-            partitions.append(nn.Sequential())
-            devices.append(device)
-        partitions[-1].append(layer)
-    return partitions, devices
-
-
 # ---------- 07.2
 def balance_all(costs, num_stages):
     if num_stages > len(costs):
@@ -126,32 +103,6 @@ def balance_min_key(costs, num_stages):
     return list(min((s for s in every if sum(s) == len(costs)), key=slowest))
 
 
-def _best(costs, num_stages, measure, best=math.inf):
-    if num_stages > len(costs):
-        raise ValueError
-    found = None
-    for places in itertools.combinations(range(1, len(costs)), num_stages - 1):
-        ends = [0, *places, len(costs)]
-        value = measure([sum(costs[a:b]) for a, b in itertools.pairwise(ends)])
-        if value < best:
-            best, found = value, [b - a for a, b in itertools.pairwise(ends)]
-    return found
-
-
-def balance_spread(costs, num_stages):
-    return _best(costs, num_stages, lambda sums: max(sums) - min(sums))
-
-
-def balance_million(costs, num_stages):
-    return _best(costs, num_stages, max, best=10**6)
-
-
-def balance_raise_equal(costs, num_stages):
-    if num_stages >= len(costs):
-        raise ValueError
-    return _best(costs, num_stages, max)
-
-
 # ---------- 07.3
 def tie_clear(first, last):
     grads = [w.grad for w in (first, last) if w.grad is not None]
@@ -179,26 +130,8 @@ def tie_in_place(first, last):
         last.grad.copy_(first.grad)
 
 
-def tie_float32_zero(first, last):
-    one = torch.zeros(first.shape) if first.grad is None else first.grad
-    other = torch.zeros(last.shape) if last.grad is None else last.grad
-    total = one + other
-    first.grad, last.grad = total, total.clone()
-
-
-def tie_float_back(first, last):  # float64 loses its digits on the way
-    grads = [w.grad for w in (first, last) if w.grad is not None]
-    if not grads:
-        return
-    total = sum(g.float() for g in grads).to(first.dtype)
-    first.grad, last.grad = total, total.clone()
-
-
 RIGHT = {
     "07.1": [split_loop, split_slices, split_groupby, split_flush],
     "07.2": [balance_all, balance_recursive, balance_min_key],
     "07.3": [tie_clear, tie_zeros, tie_in_place],
 }
-WRONG = [
-    ("07.1", split_forgets_after_none, "cuts again after a ReLU"),
-]
