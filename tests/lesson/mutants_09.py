@@ -8,7 +8,6 @@ import functools
 import torch
 
 from pllab.pipeline import Task, clock_cycles
-from tests.lesson import strangers_09 as strangers
 
 # 09.1 make_tasks(batches, schedule, partitions)
 
@@ -32,6 +31,11 @@ def forgets_the_last_pair(batches, schedule, partitions):
 
 def swaps_the_pair(batches, schedule, partitions):
     return [Task(functools.partial(partitions[i], batches[j])) for i, j in schedule]
+
+
+def fails_for_no_pair(batches, schedule, partitions):
+    numbers, stages = zip(*schedule, strict=True)
+    return [Task(functools.partial(partitions[j], batches[i])) for i, j in zip(numbers, stages, strict=True)]
 
 
 # 09.2 compute(batches, schedule, partitions, devices, in_queues, out_queues)
@@ -87,6 +91,12 @@ def results_by_position(batches, schedule, partitions, devices, in_queues, out_q
     _give(batches, schedule, partitions, in_queues)
     for place, (_, j) in enumerate(schedule):
         batches[place] = out_queues[j].get()[1]
+
+
+def into_the_old_tensor(batches, schedule, partitions, devices, in_queues, out_queues):
+    _give(batches, schedule, partitions, in_queues)
+    for i, j in schedule:
+        batches[i][:] = out_queues[j].get()[1]
 
 
 def waits_for_too_much(batches, schedule, partitions, devices, in_queues, out_queues):
@@ -178,6 +188,24 @@ def starts_from_ones(x, targets, first, second, loss_of):
     return loss.item()
 
 
+def behind_the_leaf(x, targets, first, second, loss_of):
+    y = first(x)
+    middle = y.detach().requires_grad_().clone()
+    loss = loss_of(second(middle), targets)
+    loss.backward()
+    y.backward(middle.grad)
+    return loss.item()
+
+
+def by_way_of_a_list(x, targets, first, second, loss_of):
+    y = first(x)
+    middle = torch.tensor(y.tolist(), requires_grad=True)
+    loss = loss_of(second(middle), targets)
+    loss.backward()
+    y.backward(middle.grad)
+    return loss.item()
+
+
 # 09.5 pipe_step(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of)
 
 
@@ -204,15 +232,18 @@ class Step:
     def compute(self, i, j):
         x = self.leaf(self.values[i])
         y = self.partitions[j](x)
-        if j == len(self.partitions) - 1:
+        if self.has_loss(j):
             y = self.loss_of(y, self.ys[i]) * len(self.xs[i]) / self.num_rows
             self.losses[i] = y.item()
         self.kept[i, j] = x, y
         self.values[i] = y
 
+    def has_loss(self, j):
+        return j == len(self.partitions) - 1
+
     def backward(self, i, j):
         x, y = self.kept.pop((i, j))
-        y.backward(self.values[i] if y.dim() else None)
+        y.backward(self.values[i] if j < len(self.partitions) - 1 else None)
         self.values[i] = x.grad
 
     def give(self, work, cells):
@@ -222,7 +253,10 @@ class Step:
     def take(self, cells):
         failed = [result for ok, result in [self.out_queues[j].get() for _, j in cells] if not ok]
         if failed:
-            raise failed[0][1].with_traceback(failed[0][2])
+            self.fail(*failed[0])
+
+    def fail(self, kind, error, trace):
+        raise error.with_traceback(trace)
 
     def cycle(self, work, cells):
         self.give(work, cells)
@@ -338,10 +372,33 @@ class OverwritesGradients(Step):
 
 
 class LosesTheTraceback(Step):
+    def fail(self, kind, error, trace):
+        raise error.with_traceback(None)
+
+
+class WrapsTheException(Step):
+    def fail(self, kind, error, trace):
+        raise RuntimeError("a stage failed") from error
+
+
+class TakesUntilTheFirstFailure(Step):
     def take(self, cells):
-        failed = [result for ok, result in [self.out_queues[j].get() for _, j in cells] if not ok]
-        if failed:
-            raise failed[0][1].with_traceback(None)
+        for _, j in cells:
+            ok, result = self.out_queues[j].get()
+            if not ok:
+                self.fail(*result)
+
+
+class AsksTokensForGradients(Step):
+    def leaf(self, value):
+        return value.detach().requires_grad_()
+
+
+class NoLossForOneStage(Step):
+    """The last stage is known by not being the first."""
+
+    def has_loss(self, j):
+        return j > 0 and super().has_loss(j)
 
 
 def takes_too_much(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of):
@@ -372,10 +429,10 @@ WRONG = [
     ("09.3", "no_gradient", detaches),
     ("09.4", "not_cut", one_graph),
     ("09.4", "no_gradient", forgets_the_first_stage),
-    ("09.4", "no_gradient", strangers.w4_non_leaf),
+    ("09.4", "no_gradient", behind_the_leaf),
     ("09.4", "wrong", starts_from_ones),
-    ("09.5", "stale_result", strangers.w5_early_forward),
-    ("09.5", "wrong_exception", strangers.w5_wrapped),
+    ("09.5", "stale_result", as_function(TakesUntilTheFirstFailure)),
+    ("09.5", "wrong_exception", as_function(WrapsTheException)),
     ("09.5", "wrong", as_function(CountForSize)),
     ("09.5", "main_thread", as_function(BackwardOnTheMainThread)),
     ("09.5", "wrong_worker", as_function(WholeGraphOnOneWorker)),
@@ -384,6 +441,11 @@ WRONG = [
     ("09.5", "grad_mode", as_function(TrustsTheGradMode)),
     ("09.5", "wrong", as_function(OverwritesGradients)),
     ("09.5", "lost_traceback", as_function(LosesTheTraceback)),
+    ("09.1", "raised", fails_for_no_pair),
+    ("09.2", "raised", into_the_old_tensor),
+    ("09.4", "raised", by_way_of_a_list),
+    ("09.5", "raised", as_function(AsksTokensForGradients)),
+    ("09.5", "raised", as_function(NoLossForOneStage)),
 ]
 
 # Accepted once.

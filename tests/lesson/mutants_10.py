@@ -3,7 +3,6 @@
 import torch
 
 from pllab.schedule import eager_one_f_one_b, gpipe, one_f_one_b
-from tests.lesson import strangers_10 as strangers
 from tests.lesson.variants_10 import warm_up_turns_drain
 
 # 10.1 one_f_one_b(num_stages, num_microbatches)
@@ -37,10 +36,6 @@ def all_forwards_first(p, m):
     return gpipe(p, m)
 
 
-def warm_up_one_too_long(p, m):
-    return strangers.rows_of(p, m, lambda s: p - s)
-
-
 def every_stage_like_the_first(p, m):
     rows = one_f_one_b(p, m).rows
     return [[f"{action.kind}{action.microbatch}" for action in rows[0]] for _ in range(p)]
@@ -55,15 +50,33 @@ def back_at_once_to_shrink_the_bubble(p, m):
     return [[f"{kind}{i}" for i in range(m) for kind in "FB"] for _ in range(p)]
 
 
-def warm_up_longer_than_the_batch(p, m):
+def _rows(p, m, warm_up_of):
+    """Rows with that many forwards before turns, even if there are fewer micro-batches."""
     rows = []
     for s in range(p):
-        warm_up = p - s - 1
+        warm_up = warm_up_of(s)
         row = [f"F{i}" for i in range(warm_up)]
         for k in range(m - warm_up):
             row += [f"F{warm_up + k}", f"B{k}"]
         rows.append(row + [f"B{i}" for i in range(m - warm_up, m)])
     return rows
+
+
+def warm_up_one_too_long(p, m):
+    return _rows(p, m, lambda s: min(m, p - s))
+
+
+def warm_up_longer_than_the_batch(p, m):
+    return _rows(p, m, lambda s: p - s - 1)
+
+
+def forwards_that_do_not_exist(p, m):
+    """Where there are few micro-batches."""
+    return [[text for text in row if "-" not in text] for row in warm_up_longer_than_the_batch(p, m)]
+
+
+def few_as_gpipe(p, m):
+    return gpipe(p, m) if m < p else warm_up_turns_drain(p, m)
 
 
 def raises_for_few(p, m):
@@ -165,14 +178,20 @@ def checkpoint_that(**how):  # noqa: C901 - one switch per mistake
         @staticmethod
         def backward(ctx, gradient):
             x = ctx.saved_tensors[0]
-            leaf = x if how.get("attached") else x.detach().requires_grad_(x.requires_grad)
+            wants = x.requires_grad or how.get("always_asks_for_a_gradient", False)
+            leaf = x if how.get("attached") else x.detach().requires_grad_(wants)
             before = torch.get_rng_state()
             torch.set_rng_state(latest["state"] if how.get("one_state") else ctx.state)
             with torch.set_grad_enabled(not how.get("without_grad")):
                 output = ctx.stage(leaf)
             if not how.get("leaves_generator"):
                 torch.set_rng_state(before)
-            torch.autograd.backward(output, gradient)
+            if how.get("overwrites_gradients"):
+                wanted = [tensor for tensor in (leaf, *ctx.stage.parameters()) if tensor.requires_grad]
+                for tensor, grad in zip(wanted, torch.autograd.grad(output, wanted, gradient), strict=True):
+                    tensor.grad = grad
+            else:
+                torch.autograd.backward(output, gradient)
             return None, leaf.grad if leaf.is_leaf else None, *[None] * ctx.count
 
     def checkpointed(stage, x):
@@ -220,8 +239,8 @@ WRONG = [
     ("10.2", "loss_kept", keeps_the_outputs),
     ("10.2", "forward_again", forward_again_for_backward),
     ("10.2", "activations_kept", row_that(retains_the_graph=True)),
-    ("10.3", "raised", strangers.w3_always_grad),
-    ("10.3", "other_gradients", strangers.w3_overwrites),
+    ("10.3", "raised", checkpoint_that(always_asks_for_a_gradient=True)),
+    ("10.3", "other_gradients", checkpoint_that(overwrites_gradients=True)),
     ("10.3", "no_output", output_is_lost),
     ("10.3", "other_output", own_seed),
     ("10.3", "no_graph", without_a_graph),
@@ -234,6 +253,8 @@ WRONG = [
     ("10.3", "state_of_another", checkpoint_that(one_state=True)),
     ("10.3", "number_of_forwards", checkpoint_that(runs_again=True)),
     ("10.3", "generator_moved", checkpoint_that(leaves_generator=True)),
+    ("10.1", "wrong_actions", forwards_that_do_not_exist),
+    ("10.1", "gpipe", few_as_gpipe),
 ]
 
 LET_THROUGH = [("10.1", "no_action", counts_in_halves)]

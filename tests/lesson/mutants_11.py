@@ -215,6 +215,12 @@ def half_the_warm_up(p, m, v):
     return _rows(p, m, v, lambda r: p - r - 1 + (v - 1) * p)
 
 
+def more_warm_up_than_forwards(p, m, v):
+    if 2 * (p - 1) + (v - 1) * p > m * v:
+        raise IndexError("no such forward")
+    return _rows(p, m, v)
+
+
 # 11.3 fill(num_ranks, num_microbatches)
 
 
@@ -300,6 +306,7 @@ WRONG = [
     ("11.3", "wrong_end", first_rank_waits_longest),
     ("11.3", "too_long", one_too_few),
     ("11.3", "warm_up_too_long", of_zb_h2),
+    ("11.2", "raised", more_warm_up_than_forwards),
 ]
 
 # Accepted once.

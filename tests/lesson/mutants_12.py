@@ -6,7 +6,6 @@ from torch.nn import functional
 
 from pllab.comm import MAX, all_reduce, barrier, rank, receive, world_size
 from pllab.parallel.tensor import reduce_out
-from tests.lesson import strangers_12 as strangers
 from tests.lesson.variants_12 import sliced, three_messages, three_ranges, two_functions
 
 # 12.1 split_mlp(x, up, up_bias, down, down_bias, rank, world_size, enter, leave)
@@ -20,6 +19,8 @@ def mlp_that(**how):  # noqa: C901 - one switch per mistake
         mine = slice(rank * each, (rank + 1) * each)
         if how.get("detaches"):
             x = x.detach()
+        if how.get("weights_without_history"):
+            up, up_bias, down = up.detach(), up_bias.detach(), down.detach()
         entered = x if how.get("without_enter") else enter(enter(x) if how.get("enters_twice") else x)
         term = functional.gelu(entered @ up[:, mine] + up_bias[mine]) @ down[mine]
         if how.get("bias_before"):
@@ -28,6 +29,8 @@ def mlp_that(**how):  # noqa: C901 - one switch per mistake
             return leave(term + down_bias / world_size)
         if how.get("without_bias"):
             return leave(term)
+        if how.get("bias_entered"):
+            return leave(term) + enter(down_bias)
         return (term if how.get("without_leave") else leave(term)) + down_bias
 
     split_mlp.__name__ = "_".join(how)
@@ -70,7 +73,7 @@ def pair_that(**how):  # noqa: C901 - one switch per mistake
 
     def summed(x):
         total = x if how.get("in_place") else x.clone()
-        all_reduce(total)
+        all_reduce(total, operation=MAX if how.get("highest") else dist.ReduceOp.SUM)
         return total / world_size() if how.get("mean") else total
 
     class F(torch.autograd.Function):
@@ -93,6 +96,8 @@ def pair_that(**how):  # noqa: C901 - one switch per mistake
 
         @staticmethod
         def backward(ctx, gradient):
+            if how.get("g_divides_back"):
+                return gradient / world_size()
             return summed(gradient) if how.get("g_sums_back") else gradient
 
     def conjugate_pair():
@@ -163,15 +168,26 @@ def queries_alone(rank, world_size, num_heads, head_dim):
     return three_ranges(rank, world_size, num_heads, head_dim)[: num_heads // world_size * head_dim]
 
 
+def never_refuses(rank, world_size, num_heads, head_dim):
+    width, each = num_heads * head_dim, num_heads * head_dim // world_size
+    return [part * width + rank * each + i for part in range(3) for i in range(each)]
+
+
+def divides_upside_down(rank, world_size, num_heads, head_dim):
+    if world_size % num_heads:
+        raise ValueError(f"{num_heads} heads, {world_size} ranks")
+    return never_refuses(rank, world_size, num_heads, head_dim)
+
+
 def an_assertion(rank, world_size, num_heads, head_dim):
     assert num_heads % world_size == 0, f"{num_heads} heads, {world_size} ranks"
-    return strangers.w3_no_refusal(rank, world_size, num_heads, head_dim)
+    return never_refuses(rank, world_size, num_heads, head_dim)
 
 
 def says_nothing(rank, world_size, num_heads, head_dim):
     if num_heads % world_size:
         raise ValueError("bad number of heads")
-    return strangers.w3_no_refusal(rank, world_size, num_heads, head_dim)
+    return never_refuses(rank, world_size, num_heads, head_dim)
 
 
 def a_head_instead_of_columns(rank, world_size, num_heads, head_dim):
@@ -190,6 +206,8 @@ def loss_that(**how):  # noqa: C901 - one switch per mistake
         return total.detach() if how.get("cuts_the_graph") else total
 
     def vocab_loss(logits, targets, first):
+        if how.get("clamps_logits"):
+            logits = logits.clamp(-80, 80)
         highest = logits.amax(-1) if how.get("highest_with_graph") else logits.detach().amax(-1)
         if not how.get("own_highest"):
             all_reduce(highest, operation=MAX)
@@ -265,7 +283,7 @@ WRONG = [
     ("12.3", "order", q_k_v_of_each_head),
     ("12.3", "wrong", every_wth_head),
     ("12.3", "number_of_columns", queries_alone),
-    ("12.3", "no_error", strangers.w3_no_refusal),
+    ("12.3", "no_error", never_refuses),
     ("12.3", "other_error", an_assertion),
     ("12.3", "unclear", says_nothing),
     ("12.3", "no_columns", a_head_instead_of_columns),
@@ -281,4 +299,10 @@ WRONG = [
     ("12.4", "messages", gathers_the_logits),
     ("12.4", "logits_changed", exponentials_in_place),
     ("12.4", "not_all_ranks", a_rank_receives_alone),
+    ("12.1", "no_gradient", mlp_that(weights_without_history=True)),
+    ("12.1", "wrong", mlp_that(bias_entered=True)),
+    ("12.2", "mean", pair_that(g_divides_back=True)),
+    ("12.2", "wrong", pair_that(highest=True)),
+    ("12.3", "raised", divides_upside_down),
+    ("12.4", "wrong", loss_that(clamps_logits=True)),
 ]

@@ -87,19 +87,6 @@ def inter_sorted(num_ranks, num_microbatches, stages_per_rank):
     return rows
 
 
-def inter_no_cap(num_ranks, num_microbatches, stages_per_rank):
-    p, m, v = num_ranks, num_microbatches, stages_per_rank
-    rows = []
-    for r in range(p):
-        f, b = _two_lists(r, p, m, v)
-        warm = p * (v - 1) + 2 * (p - 1 - r)
-        row = [f[k] for k in range(warm)]
-        for k in range(len(f) - warm):
-            row += [f[warm + k], b[k]]
-        rows.append(row + b[len(f) - warm :])
-    return rows
-
-
 def inter_all_forwards_if_equal(num_ranks, num_microbatches, stages_per_rank):
     # Megatron's special case: m == p, then all forwards first
     p, m, v = num_ranks, num_microbatches, stages_per_rank
@@ -162,6 +149,3 @@ RIGHT = {
     "11.2": [inter_megatron, inter_sorted, inter_all_forwards_if_equal],
     "11.3": [fill_queue, fill_stack],
 }
-WRONG = [
-    ("11.2", inter_no_cap, "IndexError where m equals p"),
-]
