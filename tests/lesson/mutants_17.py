@@ -3,6 +3,7 @@
 from itertools import accumulate
 
 from pllab.schedule import Action, Kind, Schedule, needs, one_f_one_b, zb_h1, zb_h2
+from tests.lesson import strangers_17 as strangers
 
 # 17.1 price(schedule)
 
@@ -121,6 +122,10 @@ def two_ranks_only(schedule):
     return circle if len({schedule.rank_of_stage[action.stage] for action in circle}) == 2 else []
 
 
+def only_if_the_first_row_stands(schedule):
+    return _circle(schedule) if set(schedule.rows[0]) - _ran(_waits_of(schedule)) else []
+
+
 def never_finds(schedule):
     return []
 
@@ -220,6 +225,11 @@ WRONG = [
     ("17.3", "whole_backwards", whole_backwards),
     ("17.3", "over_par", zb_h2_with_room),
     ("17.3", "weight_in_the_way", no_weight_waits),
+    ("17.2", "not_closed", strangers.circle_stage_is_row),
+    ("17.2", "no_wait", strangers.circle_twice_the_head),
+    ("17.2", "can_run", strangers.circle_first_need),
+    ("17.2", "found_none", only_if_the_first_row_stands),
+    ("17.2", "found_none", strangers.circle_two_ranks),
 ]
 
 

@@ -128,12 +128,6 @@ def circle_last_need(schedule):
     return _walk(schedule, lambda wanted, done: list(wanted)[-1], _head_of_its_rank)
 
 
-def circle_from_first_row(schedule):
-    # only circles that the first action of all leads into: walks from row 0 if it is stuck
-    *_, heads = _stuck(schedule)
-    return circle_walk(schedule) if 0 in heads else []
-
-
 def circle_two_ranks(schedule):
     # looks for two heads that wait for each other's row
     present, n, done, heads = _stuck(schedule)
@@ -221,10 +215,3 @@ RIGHT = {
     "17.2": [circle_walk, circle_graphlib, circle_last_need],
     "17.3": [golf_rows, golf_schedule, golf_csv, golf_renamed, golf_mixed],
 }
-WRONG = [
-    ("17.2", circle_stage_is_row, "stage modulo p is row"),
-    ("17.2", circle_twice_the_head, "need that is head twice"),
-    ("17.2", circle_first_need, "need that has run already"),
-    ("17.2", circle_from_first_row, "nothing if row 0 ends"),
-    ("17.2", circle_two_ranks, "circles of two ranks only"),
-]

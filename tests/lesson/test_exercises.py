@@ -42,9 +42,8 @@ each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exerci
 
 def wrong_ones(exercise: Exercise) -> list[tuple[Solution, str]]:
     """The wrong solutions of an exercise with their hints, in an order by chance that never changes."""
-    ours = [(wrong, hint_id) for module in MUTANTS for number, hint_id, wrong in module.WRONG if number == exercise.id]
-    theirs = [(row[1], "") for module in STRANGERS for row in getattr(module, "WRONG", []) if row[0] == exercise.id]
-    return sorted(ours + theirs, key=lambda one: sha256(f"{exercise.id} {name_of(one[0])}".encode()).digest())
+    wrong = [(wrong, hint_id) for module in MUTANTS for number, hint_id, wrong in module.WRONG if number == exercise.id]
+    return sorted(wrong, key=lambda one: sha256(f"{exercise.id} {name_of(one[0])}".encode()).digest())
 
 
 def right_ones(exercise: Exercise) -> list[Solution]:
@@ -63,9 +62,9 @@ def assert_refused(exercise: Exercise, wrong: Iterable[tuple[Solution, str]], mo
     for _ in range(_TRIES):
         found |= {name: judged(exercise.id, wrong[name][0]) for name in alike}
         bad = [
-            f"{name}, which is {wrong[name][1] or 'wrong'}: {verdict}"
+            f"{name}, which is {wrong[name][1]}: {verdict}"
             for name, verdict in found.items()
-            if verdict.outcome is not Outcome.NOT_YET or wrong[name][1] not in ("", verdict.hint_id)
+            if (verdict.outcome, verdict.hint_id) != (Outcome.NOT_YET, wrong[name][1])
         ]
         assert not bad, "\n".join(bad)
         patterns = Counter(map(_pattern, found.values()))
