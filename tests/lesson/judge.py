@@ -40,6 +40,20 @@ def judged_on(exercise: Exercise, solution: Callable[..., Any]) -> Verdict:
         return asking.judge(exercise, pack(solution), server, Path(folder), exercise.deadline_s)
 
 
+def with_mistakes(solution: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
+    """Make wrong solutions of a right one, whose first argument holds the names of what it is to do wrong."""
+
+    def that(*mistakes: str) -> Callable[..., Any]:
+        def wrong(*given: Any) -> Any:
+            return solution(mistakes, *given)
+
+        wrong.__name__ = "_".join(mistakes)
+        wrong.__module__ = solution.__module__  # which goes to the other process by its value
+        return wrong
+
+    return that
+
+
 def name_of(solution: Callable[..., Any]) -> str:
     """Its name; one that is made by a function has its maker's text."""
     return getattr(solution, "__name__", str(solution))

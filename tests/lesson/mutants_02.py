@@ -6,6 +6,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from tests.lesson.variants_02 import all_then_mine
+
 # 02.1 ring_pass(x)
 
 
@@ -176,13 +178,8 @@ def all_groups_to_everybody(members):
     return [dist.new_group(ranks) for ranks in members]
 
 
-def _mine(members):
-    groups = [dist.new_group(ranks) for ranks in members]
-    return [group for ranks, group in zip(members, groups, strict=True) if dist.get_rank() in ranks]
-
-
 def large_groups_first(members):
-    return _mine(sorted(members, key=len, reverse=True))
+    return all_then_mine(sorted(members, key=len, reverse=True))
 
 
 def nobody_in_two_groups(members):
@@ -190,7 +187,7 @@ def nobody_in_two_groups(members):
     for ranks in members:
         disjoint.append([rank for rank in ranks if rank not in seen])
         seen.update(ranks)
-    return _mine(disjoint)
+    return all_then_mine(disjoint)
 
 
 def by_a_collective(x):

@@ -1,12 +1,13 @@
 """Wrong solutions of lesson 05, each with the hint that must refuse it; several were seen in public solutions."""
 
 import time
-from itertools import count
+from itertools import islice, repeat
 
 import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
+from tests.lesson.judge import with_mistakes
 from tests.lesson.variants_05 import batches_of, sum_and_divide, two_loops, world_over_total
 
 # 05.1 broadcast_parameters(model)
@@ -259,88 +260,35 @@ def an_empty_rank_has_a_zero_of_its_own(loss_sum, num_tokens):
 # 05.4 train(rank, world_size, model, dataset, num_steps, batch_size, lr)
 
 
-def mean_over_ranks(loss):
-    mean = loss.detach().clone()
-    dist.all_reduce(mean)
-    return mean.item() / dist.get_world_size()
-
-
-def training(
-    *,
-    start=two_loops,
-    batches=batches_of,
-    average=sum_and_divide,
-    told=mean_over_ranks,
-    zero=True,
-    most=10**9,
-):
-    """A right training with one part exchanged, as the parts of `trains`."""
-
-    def trains(rank, world_size, model, dataset, num_steps, batch_size, lr):
-        start(model)
-        loader = batches(rank, world_size, dataset, batch_size)
-        optimizer, losses = torch.optim.SGD(model.parameters(), lr), []
-        for _, (x, y) in zip(range(min(num_steps, most)), loader, strict=False):
-            if zero:
-                optimizer.zero_grad()
-            loss = cross_entropy(model(x).flatten(0, -2), y.flatten())
-            loss.backward()
-            average(model)
-            optimizer.step()
-            losses.append(told(loss))
-        return losses
-
-    return trains
-
-
-def starts_apart(*arguments):
-    return training(start=lambda _: None)(*arguments)
-
-
-def starts_from_the_last(*arguments):
-    return training(start=source_is_the_last_rank)(*arguments)
-
-
-def never_averages(*arguments):
-    return training(average=lambda _: None)(*arguments)
-
-
-def steps_on_the_sum(*arguments):
-    return training(average=sum_for_mean)(*arguments)
-
-
-def never_clears(*arguments):
-    return training(zero=False)(*arguments)
-
-
-def returns_own_losses(*arguments):
-    return training(told=torch.Tensor.item)(*arguments)
-
-
-def returns_the_last_loss(*arguments):
-    return training()(*arguments)[-1]
-
-
-def one_epoch_only(rank, world_size, model, dataset, num_steps, batch_size, lr):
-    one = training(most=-(-len(dataset) // batch_size))
-    return one(rank, world_size, model, dataset, num_steps, batch_size, lr)
-
-
-def whole_batch_each(*arguments):
-    return training(batches=lambda rank, world, data, size: batches_of(rank, world, data, size * world))(*arguments)
-
-
-def cycled(loader):
-    for _ in count():
-        yield from loader
-
-
-def always_the_first_batch(*arguments):
-    def first(rank, world_size, dataset, batch_size):
-        batch = next(batches_of(rank, world_size, dataset, batch_size))
-        return cycled([batch])
-
-    return training(batches=first)(*arguments)
+@with_mistakes
+def training_that(mistakes, rank, world_size, model, dataset, num_steps, batch_size, lr):  # noqa: C901
+    """A right training with one thing done wrong."""
+    if "starts_from_the_last" in mistakes:
+        source_is_the_last_rank(model)
+    elif "starts_apart" not in mistakes:
+        two_loops(model)
+    rows = batch_size * world_size if "takes_the_whole_batch" in mistakes else batch_size
+    batches = batches_of(rank, world_size, dataset, rows)
+    if "repeats_the_first_batch" in mistakes:
+        batches = repeat(next(batches))
+    if "ends_with_the_epoch" in mistakes:
+        batches = islice(batches, -(-len(dataset) // batch_size))
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr), []
+    for x, y in islice(batches, num_steps):
+        if "never_clears" not in mistakes:
+            optimizer.zero_grad()
+        loss = cross_entropy(model(x).flatten(0, -2), y.flatten())
+        loss.backward()
+        if "steps_on_the_sum" in mistakes:
+            sum_for_mean(model)
+        elif "never_averages" not in mistakes:
+            sum_and_divide(model)
+        optimizer.step()
+        mean = loss.detach().clone()
+        if "returns_own_losses" not in mistakes:
+            _average(mean)
+        losses.append(mean.item())
+    return losses[-1] if "returns_the_last_loss" in mistakes else losses
 
 
 def rows_of_the_first_dim(rank, world_size, model, dataset, num_steps, batch_size, lr):
@@ -380,16 +328,9 @@ WRONG = [
     ("05.3", "cut_off", cut_off),
     ("05.3", "not_finite", weighs_own_mean),
     ("05.3", "not_all_ranks", an_empty_rank_stays_away),
-    ("05.4", "own_start", starts_apart),
-    ("05.4", "wrong", starts_from_the_last),
-    ("05.4", "wrong", never_averages),
-    ("05.4", "sum_not_mean", steps_on_the_sum),
-    ("05.4", "not_zeroed", never_clears),
-    ("05.4", "own_losses", returns_own_losses),
-    ("05.4", "no_losses", returns_the_last_loss),
-    ("05.4", "number_of_steps", one_epoch_only),
-    ("05.4", "shares", whole_batch_each),
-    ("05.4", "epochs", always_the_first_batch),
+    ("05.4", "number_of_steps", training_that("ends_with_the_epoch")),
+    ("05.4", "shares", training_that("takes_the_whole_batch")),
+    ("05.4", "epochs", training_that("repeats_the_first_batch")),
     ("05.4", "raised", rows_of_the_first_dim),
     ("05.1", "digits_lost", all_in_one_float32),
     ("05.1", "averaged", average_of_the_buffers),

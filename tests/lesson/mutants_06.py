@@ -4,6 +4,7 @@ import torch
 
 from pllab.comm import all_reduce, all_reduce_async, rank, world_size
 from pllab.parallel import average_gradients
+from tests.lesson.judge import with_mistakes
 from tests.lesson.strangers_06 import install_buckets
 
 # 06.1 average_flat(model)
@@ -105,15 +106,17 @@ def _trained(model):
     return [p for p in model.parameters() if p.requires_grad][::-1]
 
 
-def _in_order(model, *, ranks=world_size, reset=True, keep=True, ordered=True, rest=True, start=all_reduce_async):  # noqa: C901 - the switches
-    """The right solution with a switch for each thing that can be forgotten."""
+@with_mistakes
+def hooks_that(mistakes, model):  # noqa: C901 - one switch per mistake
+    """Messages start in hooks, in one order on all ranks, with one thing done wrong."""
     order = _trained(model)
     ready, sent, works = set(), [], []
 
     def send(parameter):
-        work = start(parameter.grad)
+        start = all_reduce if "block" in mistakes else all_reduce_async
+        work = start(parameter if "send_the_argument" in mistakes else parameter.grad)
         sent.append(parameter)
-        if keep:
+        if work is not None and "wait_on_nothing" not in mistakes:
             works.append(work)
 
     def hook(parameter):
@@ -122,61 +125,19 @@ def _in_order(model, *, ranks=world_size, reset=True, keep=True, ordered=True, r
             send(order[len(sent)])
 
     for parameter in order:
-        parameter.register_post_accumulate_grad_hook(hook if ordered else send)
+        parameter.register_post_accumulate_grad_hook(send if "send_as_they_come" in mistakes else hook)
 
     def wait():
-        for parameter in order[len(sent) :] if rest else ():
+        for parameter in () if "leave_the_unused" in mistakes else order[len(sent) :]:
             if parameter.grad is not None:
                 send(parameter)
         for work in works:
-            if work is not None:
-                work.wait()
+            work.wait()
         for parameter in sent:
-            parameter.grad /= ranks()
-        if reset:
+            parameter.grad /= 1 if "sum" in mistakes else 2 if "count_two_ranks" in mistakes else world_size()
+        if "never_reset" not in mistakes:
             for memory in (ready, sent, works):
                 memory.clear()
-
-    return wait
-
-
-def sums(model):
-    return _in_order(model, ranks=lambda: 1)
-
-
-def two_ranks_in_the_hooks(model):
-    return _in_order(model, ranks=_two)
-
-
-def waits_on_nothing(model):
-    return _in_order(model, keep=False)
-
-
-def forgets_to_reset(model):
-    return _in_order(model, reset=False)
-
-
-def blocks_in_the_hook(model):
-    return _in_order(model, start=all_reduce)
-
-
-def as_they_come(model):
-    return _in_order(model, ordered=False, rest=False)
-
-
-def sends_the_argument(model):
-    works = []
-
-    def hook(gradient):
-        works.append(all_reduce_async(gradient))
-
-    for parameter in _trained(model):
-        parameter.register_post_accumulate_grad_hook(hook)
-
-    def wait():
-        for work in works:
-            work.wait()
-        works.clear()
 
     return wait
 
@@ -185,10 +146,6 @@ def hooks_the_frozen(model):
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(lambda parameter: all_reduce_async(parameter.grad))
     return lambda: None
-
-
-def stops_at_an_unused_parameter(model):
-    return _in_order(model, rest=False)
 
 
 def buckets_are_never_emptied(model):
@@ -268,14 +225,14 @@ WRONG = [
     ("06.1", "left_out", never_written_back),
     ("06.1", "other_order", types_in_another_order_on_each_rank),
     ("06.1", "nothing_to_send", needs_a_gradient),
-    ("06.2", "wrong", sums),
-    ("06.2", "not_waited", waits_on_nothing),
-    ("06.2", "starts_late", forgets_to_reset),
-    ("06.2", "blocks_backward", blocks_in_the_hook),
-    ("06.2", "order_differs", as_they_come),
-    ("06.2", "wrong", sends_the_argument),
+    ("06.2", "wrong", hooks_that("sum")),
+    ("06.2", "not_waited", hooks_that("wait_on_nothing")),
+    ("06.2", "starts_late", hooks_that("never_reset")),
+    ("06.2", "blocks_backward", hooks_that("block")),
+    ("06.2", "order_differs", hooks_that("send_as_they_come", "leave_the_unused")),
+    ("06.2", "wrong", hooks_that("send_the_argument")),
     ("06.2", "raised", hooks_the_frozen),
-    ("06.2", "held_back", stops_at_an_unused_parameter),
+    ("06.2", "held_back", hooks_that("leave_the_unused")),
     ("06.3", "every_backward", after_every_backward),
     ("06.3", "not_divided", never_divided),
     ("06.3", "wrong", sum_over_ranks),
@@ -283,7 +240,7 @@ WRONG = [
     ("06.3", "graphs_kept", one_backward_for_all),
     ("06.3", "not_every_batch", only_the_first),
     ("06.1", "literal_world_size", two_ranks),
-    ("06.2", "literal_world_size", two_ranks_in_the_hooks),
+    ("06.2", "literal_world_size", hooks_that("count_two_ranks")),
     ("06.2", "sent_too_early", buckets_are_never_emptied),
     ("06.3", "raised", divides_none),
     ("06.3", "literal_world_size", mean_over_two_ranks),

@@ -3,6 +3,7 @@
 import math
 
 from pllab.pipeline import clock_cycles
+from tests.lesson.variants_08 import moves_the_front
 
 # 08.1 clock_cycles(num_batches, num_partitions)
 
@@ -12,14 +13,7 @@ def empty_schedule(m, p):
 
 
 def hands_out_one_list(m, p):
-    inside, waiting = [], iter(range(m))
-    while True:
-        inside[:] = [(i, j + 1) for i, j in inside if j + 1 < p]
-        if (i := next(waiting, None)) is not None:
-            inside.append((i, 0))
-        if not inside:
-            return
-        yield inside
+    return moves_the_front(m, p, hand_out=lambda inside: inside)
 
 
 def forgets_to_return(m, p):

@@ -8,6 +8,7 @@ import functools
 import torch
 
 from pllab.pipeline import Task, clock_cycles
+from tests.lesson.variants_09 import two_loops
 
 # 09.1 make_tasks(batches, schedule, partitions)
 
@@ -44,7 +45,8 @@ def fails_for_no_pair(batches, schedule, partitions):
 def late_tasks(batches, schedule, partitions, devices, in_queues, out_queues):
     for i, j in schedule:
         in_queues[j].put(Task(lambda: partitions[j](batches[i])))  # noqa: B023 - the bug
-    _take(batches, schedule, out_queues)
+    for i, j in schedule:
+        batches[i] = out_queues[j].get()[1]
 
 
 def plain_loop(batches, schedule, partitions, devices, in_queues, out_queues):
@@ -107,26 +109,13 @@ def waits_for_too_much(batches, schedule, partitions, devices, in_queues, out_qu
 
 
 def cuts_the_graph(batches, schedule, partitions, devices, in_queues, out_queues):
-    for i, j in schedule:
-        in_queues[j].put(Task(functools.partial(partitions[j], batches[i].detach())))
-    _take(batches, schedule, out_queues)
+    cut = [lambda x, partition=partition: partition(x.detach()) for partition in partitions]
+    two_loops(batches, schedule, cut, devices, in_queues, out_queues)
 
 
 def _give(batches, schedule, partitions, in_queues):
     for i, j in schedule:
         in_queues[j].put(Task(functools.partial(partitions[j], batches[i])))
-
-
-def _take(batches, schedule, out_queues):
-    failed = None
-    for i, j in schedule:
-        ok, result = out_queues[j].get()
-        if ok:
-            batches[i] = result
-        else:
-            failed = failed or result
-    if failed:
-        raise failed[1].with_traceback(failed[2])
 
 
 # 09.3 forward(x, split_size, partitions, devices, compute)
@@ -172,38 +161,38 @@ def one_graph(x, targets, first, second, loss_of):
     return loss.item()
 
 
-def forgets_the_first_stage(x, targets, first, second, loss_of):
-    middle = first(x).detach().requires_grad_()
-    loss = loss_of(second(middle), targets)
-    loss.backward()
-    return loss.item()
-
-
-def starts_from_ones(x, targets, first, second, loss_of):
+def _cut_step(
+    x,
+    targets,
+    first,
+    second,
+    loss_of,
+    *,
+    cut=lambda y: y.detach().requires_grad_(),
+    go_on=lambda y, middle: y.backward(middle.grad),
+):
     y = first(x)
-    middle = y.detach().requires_grad_()
+    middle = cut(y)
     loss = loss_of(second(middle), targets)
     loss.backward()
-    y.sum().backward()
+    go_on(y, middle)
     return loss.item()
 
 
-def behind_the_leaf(x, targets, first, second, loss_of):
-    y = first(x)
-    middle = y.detach().requires_grad_().clone()
-    loss = loss_of(second(middle), targets)
-    loss.backward()
-    y.backward(middle.grad)
-    return loss.item()
+def forgets_the_first_stage(*given):
+    return _cut_step(*given, go_on=lambda y, middle: None)
 
 
-def by_way_of_a_list(x, targets, first, second, loss_of):
-    y = first(x)
-    middle = torch.tensor(y.tolist(), requires_grad=True)
-    loss = loss_of(second(middle), targets)
-    loss.backward()
-    y.backward(middle.grad)
-    return loss.item()
+def starts_from_ones(*given):
+    return _cut_step(*given, go_on=lambda y, middle: y.sum().backward())
+
+
+def behind_the_leaf(*given):
+    return _cut_step(*given, cut=lambda y: y.detach().requires_grad_().clone())
+
+
+def by_way_of_a_list(*given):
+    return _cut_step(*given, cut=lambda y: torch.tensor(y.tolist(), requires_grad=True))
 
 
 # 09.5 pipe_step(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of)

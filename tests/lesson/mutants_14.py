@@ -1,27 +1,21 @@
 """Wrong solutions of lesson 14, each with the hint that must refuse it."""
 
-from itertools import product
 from time import sleep
 
 import torch
 
 from pllab import comm
+from tests.lesson.variants_14 import by_combinations
 
 # 14.1 arrange(sizes)
 
 
 def _places(sizes):
-    return [dict(zip(sizes, place, strict=True)) for place in product(*map(range, sizes.values()))]
+    return by_combinations(sizes)[0]
 
 
 def _groups(sizes):
-    places, groups = _places(sizes), {}
-    for axis in sizes:
-        members = {}
-        for rank, place in enumerate(places):
-            members.setdefault(tuple(place[other] for other in sizes if other != axis), []).append(rank)
-        groups[axis] = list(members.values())
-    return groups
+    return by_combinations(sizes)[1]
 
 
 def _world(sizes):

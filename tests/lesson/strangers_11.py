@@ -7,6 +7,8 @@ import functools
 import torch
 from torch.nn import functional
 
+from tests.lesson.variants_11 import texts_by_rank
+
 # ---------------------------------------------------------------- 11.1
 
 
@@ -36,10 +38,6 @@ def halves_einsum(inputs, weights, grad):
 
 
 # ---------------------------------------------------------------- 11.2
-def _two_lists(r, p, m, v):
-    f = [f"{c * p + r}F{i}" for g in range(0, m, p) for c in range(v) for i in range(g, g + p)]
-    b = [f"{c * p + r}B{i}" for g in range(0, m, p) for c in reversed(range(v)) for i in range(g, g + p)]
-    return f, b
 
 
 def inter_megatron(num_ranks, num_microbatches, stages_per_rank):
@@ -89,16 +87,8 @@ def inter_sorted(num_ranks, num_microbatches, stages_per_rank):
 
 def inter_all_forwards_if_equal(num_ranks, num_microbatches, stages_per_rank):
     # Megatron's special case: m == p, then all forwards first
-    p, m, v = num_ranks, num_microbatches, stages_per_rank
-    rows = []
-    for r in range(p):
-        f, b = _two_lists(r, p, m, v)
-        warm = len(f) if m == p else min(len(f), p * (v - 1) + 2 * (p - 1 - r))
-        row = f[:warm]
-        for one, other in zip(f[warm:], b):
-            row += [one, other]
-        rows.append(row + b[len(f) - warm :])
-    return rows
+    all_first = num_microbatches == num_ranks
+    return texts_by_rank(num_ranks, num_microbatches, stages_per_rank, all_first)
 
 
 # ---------------------------------------------------------------- 11.3

@@ -136,10 +136,6 @@ def r3_chain(records):
     for r in records:
         if len(r.caught) > 0:
             return r.rank, r.next_number, "swallowed exception"
-    return nan_or_later(records)
-
-
-def nan_or_later(records):
     best = None
     for r in records:
         for c in r.calls:
@@ -147,10 +143,6 @@ def nan_or_later(records):
                 best = (r.rank, c.number)
     if best is not None:
         return best[0], best[1], "NaN on one rank"
-    return parted_or_later(records)
-
-
-def parted_or_later(records):
     by_rank = {r.rank: {c.number: c for c in r.calls} for r in records}
     parted = r1_lookup(records)
     if parted is not None:

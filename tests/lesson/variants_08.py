@@ -33,7 +33,7 @@ def sets_of_lists(num_batches, num_partitions):
     return tuple(ticks[k] for k in sorted(ticks))
 
 
-def moves_the_front(num_batches, num_partitions):
+def moves_the_front(num_batches, num_partitions, hand_out=list):
     """Keep one list of what is in the pipe, and hand out a copy."""
     inside, waiting = [], iter(range(num_batches))
     while True:
@@ -42,7 +42,7 @@ def moves_the_front(num_batches, num_partitions):
             inside.append((i, 0))
         if not inside:
             return
-        yield list(inside)
+        yield hand_out(inside)
 
 
 def ticks_that_are_generators(num_batches, num_partitions):
