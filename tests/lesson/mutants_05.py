@@ -343,4 +343,11 @@ WRONG = [
     ("05.3", "digits_lost", counts_in_bfloat16),
     ("05.3", "raised", counts_in_bytes),
     ("05.3", "literal_world_size", three_ranks_always),
+    ("05.4", "own_start", training_that("starts_apart")),
+    ("05.4", "wrong", training_that("starts_from_the_last")),
+    ("05.4", "wrong", training_that("never_averages")),
+    ("05.4", "sum_not_mean", training_that("steps_on_the_sum")),
+    ("05.4", "not_zeroed", training_that("never_clears")),
+    ("05.4", "own_losses", training_that("returns_own_losses")),
+    ("05.4", "no_losses", training_that("returns_the_last_loss")),
 ]

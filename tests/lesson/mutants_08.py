@@ -91,21 +91,11 @@ def right_overhead(m, p):
     return (p - 1) / m
 
 
-def with_fraction(name, fraction):
-    """A wrong first number beside a right second one."""
+def bubbles_of(name, fraction=right_fraction, overhead=right_overhead):
+    """Two numbers, of which one is wrong."""
 
     def bubbles(m, p):
-        return fraction(m, p), right_overhead(m, p)
-
-    bubbles.__name__ = name
-    return bubbles
-
-
-def with_overhead(name, overhead):
-    """A right first number beside a wrong second one."""
-
-    def bubbles(m, p):
-        return right_fraction(m, p), overhead(m, p)
+        return fraction(m, p), overhead(m, p)
 
     bubbles.__name__ = name
     return bubbles
@@ -182,19 +172,19 @@ WRONG = [
     ("08.1", "raised", crashes_with_few),
     ("08.1", "raised", refuses_one_stage),
     ("08.1", "too_long", idles_with_one_stage),
-    ("08.2", "turned_round", with_fraction("overhead_twice", right_overhead)),
-    ("08.2", "extra_stage", with_fraction("p_over_all", lambda m, p: p / (m + p - 1))),
-    ("08.2", "wrong", with_fraction("p_over_m_first", lambda m, p: p / m)),
-    ("08.2", "whole_part", with_fraction("whole_fraction", lambda m, p: (p - 1) // (m + p - 1))),
-    ("08.2", "percent", with_fraction("in_per_cent", lambda m, p: 100 * (p - 1) / (m + p - 1))),
-    ("08.2", "there_and_back", with_fraction("doubles_the_bubble", lambda m, p: 2 * (p - 1) / (m + p - 1))),
-    ("08.2", "no_pair", with_fraction("as_a_text", lambda m, p: f"{right_fraction(m, p):.1%}")),
-    ("08.2", "one_stage", with_fraction("at_least_something", lambda m, p: right_fraction(m, p) or 0.001)),
-    ("08.2", "turned_round", with_overhead("fraction_twice", right_fraction)),
-    ("08.2", "extra_stage", with_overhead("p_over_m", lambda m, p: p / m)),
-    ("08.2", "wrong", with_overhead("m_over_idle", lambda m, p: m / (p - 1) if p > 1 else 0)),
-    ("08.2", "whole_part", with_overhead("whole_overhead", lambda m, p: (p - 1) // m)),
-    ("08.2", "there_and_back", with_overhead("doubles_the_overhead", lambda m, p: 2 * (p - 1) / m)),
+    ("08.2", "turned_round", bubbles_of("overhead_twice", fraction=right_overhead)),
+    ("08.2", "extra_stage", bubbles_of("p_over_all", fraction=lambda m, p: p / (m + p - 1))),
+    ("08.2", "wrong", bubbles_of("p_over_m_first", fraction=lambda m, p: p / m)),
+    ("08.2", "whole_part", bubbles_of("whole_fraction", fraction=lambda m, p: (p - 1) // (m + p - 1))),
+    ("08.2", "percent", bubbles_of("in_per_cent", fraction=lambda m, p: 100 * (p - 1) / (m + p - 1))),
+    ("08.2", "there_and_back", bubbles_of("doubles_the_bubble", fraction=lambda m, p: 2 * (p - 1) / (m + p - 1))),
+    ("08.2", "no_pair", bubbles_of("as_a_text", fraction=lambda m, p: f"{right_fraction(m, p):.1%}")),
+    ("08.2", "one_stage", bubbles_of("at_least_something", fraction=lambda m, p: right_fraction(m, p) or 0.001)),
+    ("08.2", "turned_round", bubbles_of("fraction_twice", overhead=right_fraction)),
+    ("08.2", "extra_stage", bubbles_of("p_over_m", overhead=lambda m, p: p / m)),
+    ("08.2", "wrong", bubbles_of("m_over_idle", overhead=lambda m, p: m / (p - 1) if p > 1 else 0)),
+    ("08.2", "whole_part", bubbles_of("whole_overhead", overhead=lambda m, p: (p - 1) // m)),
+    ("08.2", "there_and_back", bubbles_of("doubles_the_overhead", overhead=lambda m, p: 2 * (p - 1) / m)),
     ("08.2", "rounded", rounded_to_cents),
     ("08.3", "rounded_fraction", rounds_the_fraction),
     ("08.3", "wrong", counted_up_to(100_000, 100_000)),

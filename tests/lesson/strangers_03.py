@@ -182,18 +182,6 @@ def fit_torch_lstsq(sizes, times):
     return alpha.item(), (beta / scale).item()
 
 
-def fit_pools_equal_sizes(sizes, times):
-    """A size that comes twice counts once, with all its rounds."""
-    pooled = {}
-    for n, r in zip(sizes, times, strict=False):
-        pooled.setdefault(n, []).extend(r)
-    if len(pooled) < 2:
-        raise ValueError
-    m = np.array([np.median(r) for r in pooled.values()])
-    beta, alpha = np.polyfit(list(pooled), m, 1, w=1 / m)
-    return alpha, beta
-
-
 RIGHT = {
     "03.1": [bc_lowest_bit_swapped, bc_recursive],
     "03.2": [rr_hint, rr_padded_other_way, rr_parity_skips_empty, rr_waits_at_end],

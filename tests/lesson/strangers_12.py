@@ -251,7 +251,7 @@ def r4_logsumexp(logits, targets, first):
     index, here = ours(logits, targets, first)
     picked = torch.gather(logits, -1, index.clamp(0, logits.size(-1) - 1)[..., None])[..., 0] - top
     picked = picked.masked_fill(~here, 0)
-    target = reduce_out(torch.stack([(mine - top).exp(), picked])).unbind(0)
+    total, target = reduce_out(torch.stack([(mine - top).exp(), picked])).unbind(0)
     return total.log() - target
 
 
