@@ -40,16 +40,16 @@ def judged_on(exercise: Exercise, solution: Callable[..., Any]) -> Verdict:
         return asking.judge(exercise, pack(solution), server, Path(folder), exercise.deadline_s)
 
 
-def with_mistakes(solution: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
-    """Make wrong solutions of a right one, whose first argument holds the names of what it is to do wrong."""
+def with_switches(solution: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
+    """Make solutions of one whose first argument holds the names of what it is to do otherwise, above all wrong."""
 
-    def that(*mistakes: str) -> Callable[..., Any]:
-        def wrong(*given: Any) -> Any:
-            return solution(mistakes, *given)
+    def that(*switches: str) -> Callable[..., Any]:
+        def switched(*given: Any) -> Any:
+            return solution(switches, *given)
 
-        wrong.__name__ = "_".join(mistakes)
-        wrong.__module__ = solution.__module__  # which goes to the other process by its value
-        return wrong
+        switched.__name__ = "_".join(switches)
+        switched.__module__ = solution.__module__  # which goes to the other process by its value
+        return switched
 
     return that
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from tests.lesson.judge import with_mistakes
+from tests.lesson.judge import with_switches
 
 # 03.1 tree_broadcast(tensor, root=0)
 
@@ -90,7 +90,7 @@ def never_waits(tensor, root=0):
 # 03.2 ring_all_reduce(tensor)
 
 
-@with_mistakes
+@with_switches
 def ring_that(mistakes, tensor):  # noqa: C901 - one switch per mistake
     """A ring on the flat numbers, with one thing done wrong."""
     rank, size = dist.get_rank(), dist.get_world_size()

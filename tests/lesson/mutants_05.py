@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
-from tests.lesson.judge import with_mistakes
+from tests.lesson.judge import with_switches
 from tests.lesson.variants_05 import batches_of, sum_and_divide, two_loops, world_over_total
 
 # 05.1 broadcast_parameters(model)
@@ -260,7 +260,7 @@ def an_empty_rank_has_a_zero_of_its_own(loss_sum, num_tokens):
 # 05.4 train(rank, world_size, model, dataset, num_steps, batch_size, lr)
 
 
-@with_mistakes
+@with_switches
 def training_that(mistakes, rank, world_size, model, dataset, num_steps, batch_size, lr):  # noqa: C901
     """A right training with one thing done wrong."""
     if "starts_from_the_last" in mistakes:

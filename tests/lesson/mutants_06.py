@@ -4,7 +4,7 @@ import torch
 
 from pllab.comm import all_reduce, all_reduce_async, rank, world_size
 from pllab.parallel import average_gradients
-from tests.lesson.judge import with_mistakes
+from tests.lesson.judge import with_switches
 from tests.lesson.strangers_06 import install_buckets
 
 # 06.1 average_flat(model)
@@ -106,7 +106,7 @@ def _trained(model):
     return [p for p in model.parameters() if p.requires_grad][::-1]
 
 
-@with_mistakes
+@with_switches
 def hooks_that(mistakes, model):  # noqa: C901 - one switch per mistake
     """Messages start in hooks, in one order on all ranks, with one thing done wrong."""
     order = _trained(model)

@@ -3,7 +3,7 @@
 import torch
 
 from pllab.schedule import eager_one_f_one_b, gpipe, one_f_one_b
-from tests.lesson.judge import with_mistakes
+from tests.lesson.judge import with_switches
 from tests.lesson.variants_10 import warm_up_turns_drain
 
 # 10.1 one_f_one_b(num_stages, num_microbatches)
@@ -112,7 +112,7 @@ def returns_nothing(row, stage, loss, inputs, targets):
             (loss(stage(inputs[i]), targets[i]) / len(inputs)).backward()
 
 
-@with_mistakes
+@with_switches
 def row_that(mistakes, row, stage, loss, inputs, targets):
     """A row with one thing done wrong."""
     live, total = {}, 0.0
@@ -155,7 +155,7 @@ def forward_again_for_backward(row, stage, loss, inputs, targets):
 _LATEST = {}
 
 
-@with_mistakes
+@with_switches
 def checkpoint_that(mistakes, stage, x):  # noqa: C901 - one switch per mistake
     """A checkpointed stage with one thing done wrong."""
 

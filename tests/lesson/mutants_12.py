@@ -6,13 +6,13 @@ from torch.nn import functional
 
 from pllab.comm import MAX, all_reduce, barrier, rank, receive, world_size
 from pllab.parallel.tensor import reduce_out
-from tests.lesson.judge import with_mistakes
+from tests.lesson.judge import with_switches
 from tests.lesson.variants_12 import sliced, three_messages, three_ranges, two_functions
 
 # 12.1 split_mlp(x, up, up_bias, down, down_bias, rank, world_size, enter, leave)
 
 
-@with_mistakes
+@with_switches
 def mlp_that(mistakes, x, up, up_bias, down, down_bias, rank, world_size, enter, leave):  # noqa: C901
     """A split MLP with one thing done wrong."""
     each = len(up_bias) // world_size
@@ -65,7 +65,7 @@ def slices_what_all_features_made(x, up, up_bias, down, down_bias, rank, world_s
 # 12.2 conjugate_pair()
 
 
-@with_mistakes
+@with_switches
 def pair_that(mistakes):  # noqa: C901 - one switch per mistake
     """f and g with one thing done wrong."""
 
@@ -192,7 +192,7 @@ def a_head_instead_of_columns(rank, world_size, num_heads, head_dim):
 # 12.4 vocab_loss(logits, targets, first)
 
 
-@with_mistakes
+@with_switches
 def loss_that(mistakes, logits, targets, first):  # noqa: C901 - one switch per mistake
     """The split loss with one thing done wrong."""
 

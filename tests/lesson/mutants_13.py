@@ -3,7 +3,7 @@
 import torch
 
 from pllab.comm import all_gather_async, all_reduce, rank, receive, reduce_scatter_async, send, world_size
-from tests.lesson.judge import with_mistakes
+from tests.lesson.judge import with_switches
 
 # 13.1 sharded_adam(flat, gradient, state, lr)
 
@@ -11,7 +11,7 @@ from tests.lesson.judge import with_mistakes
 _ELSEWHERE = {}
 
 
-@with_mistakes
+@with_switches
 def adam_that(mistakes, flat, gradient, state, lr):  # noqa: C901 - one switch per mistake
     """Moments of the own part in `state`, with one thing wrong."""
     size, me = world_size(), rank()
@@ -43,7 +43,7 @@ def adam_that(mistakes, flat, gradient, state, lr):  # noqa: C901 - one switch p
         flat.copy_(whole)
         return None
     if "unpadded" in mistakes:
-        all_gather_async(torch.empty_like(flat), new).wait()
+        all_gather_async(flat, new).wait()
         return None
     if "skips_empty" in mistakes and not len(new):
         return None
@@ -64,7 +64,7 @@ def adam_that(mistakes, flat, gradient, state, lr):  # noqa: C901 - one switch p
 # 13.2 shard_of_gradients(model)
 
 
-@with_mistakes
+@with_switches
 def scatter_that(mistakes, model):  # noqa: C901 - one switch per mistake
     """One flat gradient, padded and scattered, with one thing wrong."""
     size, me = world_size(), rank()
@@ -96,7 +96,7 @@ def scatter_that(mistakes, model):  # noqa: C901 - one switch per mistake
 # 13.3 train_units(units, shards, sizes, x)
 
 
-@with_mistakes
+@with_switches
 def units_that(mistakes, units, shards, sizes, x):  # noqa: C901 - one switch per mistake
     """Computes each unit again in backward, with one thing wrong."""
     size, n = world_size(), len(units)
@@ -150,7 +150,7 @@ def units_that(mistakes, units, shards, sizes, x):  # noqa: C901 - one switch pe
 # 13.4 gather_state(model, part)
 
 
-@with_mistakes
+@with_switches
 def state_that(mistakes, model, part):  # noqa: C901 - one switch per mistake
     """Parts to rank 0, cut there, with one thing wrong."""
     size, me, c = world_size(), rank(), len(part)

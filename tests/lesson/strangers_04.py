@@ -10,17 +10,6 @@ from torch.utils.data import DataLoader, Sampler, Subset
 from torch.utils.data.distributed import DistributedSampler
 
 
-class View:
-    def __init__(self, data, positions):
-        self.data, self.positions = data, positions
-
-    def __len__(self):
-        return len(self.positions)
-
-    def __getitem__(self, i):
-        return self.data[self.positions[i]]
-
-
 def largest_fractions(sizes, n):
     wanted = [round(size * n, 9) for size in sizes]
     lengths = [math.floor(w) for w in wanted]
@@ -28,12 +17,6 @@ def largest_fractions(sizes, n):
     for k in by_fraction[: n - sum(lengths)]:
         lengths[k] += 1
     return lengths
-
-
-def shuffled(n, seed):
-    order = list(range(n))
-    random.Random(seed).shuffle(order)
-    return order
 
 
 # ---------------------------------------------------------------- 04.1

@@ -4,6 +4,7 @@
 
 import torch
 
+from tests.lesson.judge import with_switches
 from tests.lesson.variants_10 import warm_up_turns_drain
 
 
@@ -88,39 +89,25 @@ def r2_class(row, stage, loss, inputs, targets):
     return (runner.total / len(inputs)).item()
 
 
-def r2_name_in_forward(row, stage, loss, inputs, targets):
-    losses, total = {}, 0.0
-    for _, kind, i in row:
-        if kind == "F":
-            value = loss(stage(inputs[i]), targets[i]) / len(inputs)
-            losses[i] = value
-            total += value.item()
-        else:
-            losses.pop(i).backward()
-    return total
-
-
-def r2_name_in_backward(row, stage, loss, inputs, targets):
-    losses, total = {}, 0.0
-    for _, kind, i in row:
-        if kind == "F":
-            losses[i] = loss(stage(inputs[i]), targets[i]) / len(inputs)
-            total += losses[i].item()
-        else:
-            value = losses.pop(i)
-            value.backward()
-    return total
-
-
-def r2_output_name(row, stage, loss, inputs, targets):
+@with_switches
+def r2_that(names, row, stage, loss, inputs, targets):
+    """A name of the last forward or of the last backward stays, which costs one graph more."""
     losses, total = {}, 0.0
     for _, kind, i in row:
         if kind == "F":
             output = stage(inputs[i])
-            losses[i] = loss(output, targets[i]) / len(inputs)
-            total += losses[i].item()
+            value = loss(output, targets[i]) / len(inputs)
+            losses[i] = value
+            total += value.item()
+            if "keeps_the_output" not in names:
+                del output
+            if "keeps_the_loss" not in names:
+                del value
         else:
-            losses.pop(i).backward()
+            graph = losses.pop(i)
+            graph.backward()
+            if "keeps_the_graph" not in names:
+                del graph
     return total
 
 
@@ -201,6 +188,6 @@ def r3_dummy(stage, x):
 
 RIGHT = {
     "10.1": [r1_counters, r1_merge, r1_with_stage],
-    "10.2": [r2_list, r2_class, r2_name_in_forward, r2_name_in_backward, r2_output_name],
+    "10.2": [r2_list, r2_class, r2_that("keeps_the_output"), r2_that("keeps_the_loss"), r2_that("keeps_the_graph")],
     "10.3": [r3_function, r3_grads, r3_dummy],
 }

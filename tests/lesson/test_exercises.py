@@ -1,8 +1,8 @@
 """Every wrong solution is refused with its own hint, and every right one passes.
 
 By default each exercise is tried with its first right solution and, where that is quick, with one of its wrong ones,
-always the same; `make exhaustive` tries all. Mutants are our own wrong solutions, variants other right ones; strangers
-wrote theirs from the statement alone.
+always the same; `make exhaustive` tries all. Mutants are wrong solutions, variants right ones; strangers wrote theirs
+from the statement alone, and have a file of their own where one would be too long.
 """
 
 import threading
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,10 +27,12 @@ Solution = Callable[..., Any]
 
 _TRIES = 3
 
-LESSONS = sorted(path.stem[-2:] for path in Path(__file__).parent.glob("mutants_*.py"))
-MUTANTS = [import_module(f"tests.lesson.mutants_{lesson}") for lesson in LESSONS]
-VARIANTS = [import_module(f"tests.lesson.variants_{lesson}") for lesson in LESSONS]
-STRANGERS = [import_module(f"tests.lesson.strangers_{lesson}") for lesson in LESSONS]
+
+def zoo(kind: str) -> list[ModuleType]:
+    return [import_module(f"tests.lesson.{path.stem}") for path in sorted(Path(__file__).parent.glob(f"{kind}_*.py"))]
+
+
+MUTANTS, VARIANTS, STRANGERS = zoo("mutants"), zoo("variants"), zoo("strangers")
 LET_THROUGH = [wrong for module in MUTANTS for wrong in getattr(module, "LET_THROUGH", [])]
 HANGING = [wrong for module in MUTANTS for wrong in getattr(module, "HANGING", [])]
 
