@@ -8,6 +8,7 @@ import functools
 import torch
 
 from pllab.pipeline import Task, clock_cycles
+from tests.lesson.judge import with_switches
 from tests.lesson.variants_09 import two_loops
 
 # 09.1 make_tasks(batches, schedule, partitions)
@@ -63,36 +64,16 @@ def waits_in_the_loop(batches, schedule, partitions, devices, in_queues, out_que
         batches[i] = result
 
 
-def swallows(batches, schedule, partitions, devices, in_queues, out_queues):
+@with_switches
+def compute_that(mistakes, batches, schedule, partitions, devices, in_queues, out_queues):
+    """Raises as soon as it takes an exception, and does one thing more wrong."""
     _give(batches, schedule, partitions, in_queues)
-    for i, j in schedule:
+    for place, (i, j) in enumerate(schedule):
         ok, result = out_queues[j].get()
         if ok:
-            batches[i] = result
-
-
-def raises_without_traceback(batches, schedule, partitions, devices, in_queues, out_queues):
-    _give(batches, schedule, partitions, in_queues)
-    for i, j in schedule:
-        ok, result = out_queues[j].get()
-        if not ok:
-            raise result[1].with_traceback(None)
-        batches[i] = result
-
-
-def leaves_results_behind(batches, schedule, partitions, devices, in_queues, out_queues):
-    _give(batches, schedule, partitions, in_queues)
-    for i, j in sorted(schedule, key=lambda pair: pair[1]):
-        ok, result = out_queues[j].get()
-        if not ok:
-            raise result[1].with_traceback(result[2])
-        batches[i] = result
-
-
-def results_by_position(batches, schedule, partitions, devices, in_queues, out_queues):
-    _give(batches, schedule, partitions, in_queues)
-    for place, (_, j) in enumerate(schedule):
-        batches[place] = out_queues[j].get()[1]
+            batches[place if "stores_by_place" in mistakes else i] = result
+        elif "swallows" not in mistakes:
+            raise result[1].with_traceback(None if "loses_the_traceback" in mistakes else result[2])
 
 
 def into_the_old_tensor(batches, schedule, partitions, devices, in_queues, out_queues):
@@ -407,10 +388,10 @@ WRONG = [
     ("09.2", "late_binding", late_tasks),
     ("09.2", "wrong_worker", plain_loop),
     ("09.2", "sequential", waits_in_the_loop),
-    ("09.2", "wrong_exception", swallows),
-    ("09.2", "lost_traceback", raises_without_traceback),
-    ("09.2", "stale_result", leaves_results_behind),
-    ("09.2", "wrong", results_by_position),
+    ("09.2", "wrong_exception", compute_that("swallows")),
+    ("09.2", "lost_traceback", compute_that("loses_the_traceback")),
+    ("09.2", "stale_result", compute_that("leaves_results")),
+    ("09.2", "wrong", compute_that("stores_by_place")),
     ("09.3", "wrong_rows", size_as_count),
     ("09.3", "wrong_clock", missing_last_tick),
     ("09.3", "not_a_list", keeps_the_tuple),

@@ -128,21 +128,6 @@ def circle_last_need(schedule):
     return _walk(schedule, lambda wanted, done: list(wanted)[-1], _head_of_its_rank)
 
 
-def circle_two_ranks(schedule):
-    # looks for two heads that wait for each other's row
-    present, n, done, heads = _stuck(schedule)
-    where = {a: r for r, row in enumerate(schedule.rows) for a in row}
-    blocks = {r: [need for need in needs(a, n, present) if need not in done] for r, a in heads.items()}
-    for r, one in blocks.items():
-        for need in one:
-            q = where[need]
-            for back in blocks[q]:
-                if where[back] == r:
-                    out = [heads[r], need, heads[q], back]
-                    return list(dict.fromkeys(out))
-    return []
-
-
 # ---------------------------------------------------------------- 17.3
 _ZB_H1 = """
 0F0 0F1 0F2 0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3
