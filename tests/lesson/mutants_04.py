@@ -153,9 +153,8 @@ def shuffled(number, seed):
 
 def filled(order, world_size, remainder):
     """Any order, padded or cut as it should be."""
-    left = len(order) % world_size
     if remainder == "drop":
-        return order[: len(order) - left]
+        return order[: len(order) - len(order) % world_size]
     return order + [order[i % len(order)] for i in range(-len(order) % world_size)]
 
 

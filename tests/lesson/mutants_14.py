@@ -301,13 +301,7 @@ def cubes_alone(num_ranks, price, most_bytes):
 
 
 def asks_twice(num_ranks, price, most_bytes):
-    def fitting(layout):
-        try:
-            return price(*layout)[1] <= most_bytes
-        except ValueError:
-            return False
-
-    found = [layout for layout in _layouts(num_ranks) if fitting(layout)]
+    found = [layout for _, _, layout in _fitting(num_ranks, price, most_bytes)]
     return min(found, key=lambda layout: price(*layout)[0]) if found else None
 
 
