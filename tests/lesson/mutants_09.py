@@ -142,38 +142,22 @@ def one_graph(x, targets, first, second, loss_of):
     return loss.item()
 
 
-def _cut_step(
-    x,
-    targets,
-    first,
-    second,
-    loss_of,
-    *,
-    cut=lambda y: y.detach().requires_grad_(),
-    go_on=lambda y, middle: y.backward(middle.grad),
-):
+@with_switches
+def step_that(mistakes, x, targets, first, second, loss_of):
+    """A right step but for one thing."""
     y = first(x)
-    middle = cut(y)
+    middle = y.detach().requires_grad_()
+    if "goes_on_behind_the_leaf" in mistakes:
+        middle = middle.clone()
+    if "cuts_through_a_list" in mistakes:
+        middle = torch.tensor(y.tolist(), requires_grad=True)
     loss = loss_of(second(middle), targets)
     loss.backward()
-    go_on(y, middle)
+    if "starts_from_ones" in mistakes:
+        y.sum().backward()
+    elif "forgets_the_first_stage" not in mistakes:
+        y.backward(middle.grad)
     return loss.item()
-
-
-def forgets_the_first_stage(*given):
-    return _cut_step(*given, go_on=lambda y, middle: None)
-
-
-def starts_from_ones(*given):
-    return _cut_step(*given, go_on=lambda y, middle: y.sum().backward())
-
-
-def behind_the_leaf(*given):
-    return _cut_step(*given, cut=lambda y: y.detach().requires_grad_().clone())
-
-
-def by_way_of_a_list(*given):
-    return _cut_step(*given, cut=lambda y: torch.tensor(y.tolist(), requires_grad=True))
 
 
 # 09.5 pipe_step(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of)
@@ -398,9 +382,9 @@ WRONG = [
     ("09.3", "wrong", results_out_of_order),
     ("09.3", "no_gradient", detaches),
     ("09.4", "not_cut", one_graph),
-    ("09.4", "no_gradient", forgets_the_first_stage),
-    ("09.4", "no_gradient", behind_the_leaf),
-    ("09.4", "wrong", starts_from_ones),
+    ("09.4", "no_gradient", step_that("forgets_the_first_stage")),
+    ("09.4", "no_gradient", step_that("goes_on_behind_the_leaf")),
+    ("09.4", "wrong", step_that("starts_from_ones")),
     ("09.5", "stale_result", as_function(TakesUntilTheFirstFailure)),
     ("09.5", "wrong_exception", as_function(WrapsTheException)),
     ("09.5", "wrong", as_function(CountForSize)),
@@ -413,7 +397,7 @@ WRONG = [
     ("09.5", "lost_traceback", as_function(LosesTheTraceback)),
     ("09.1", "raised", fails_for_no_pair),
     ("09.2", "raised", into_the_old_tensor),
-    ("09.4", "raised", by_way_of_a_list),
+    ("09.4", "raised", step_that("cuts_through_a_list")),
     ("09.5", "raised", as_function(AsksTokensForGradients)),
     ("09.5", "raised", as_function(NoLossForOneStage)),
 ]
