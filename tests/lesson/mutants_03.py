@@ -263,6 +263,9 @@ WRONG = [
     ("03.2", "deadlock", ring_that("sends_before_it_receives")),
     ("03.2", "not_a_ring", straight_to_the_owner),
     ("03.2", "not_waited", ring_that("does_not_wait_for_the_sends")),
+    ("03.2", "wrong", ring_that("drops_the_remainder")),
+    ("03.2", "not_in_place", ring_that("returns_a_new_tensor")),
+    ("03.2", "alone", ring_that("sends_to_itself")),
     ("03.3", "absolute", absolute_errors),
     ("03.3", "half_weight", square_root_of_the_weights),
     ("03.3", "double_weight", weights_squared_before),
@@ -275,7 +278,4 @@ WRONG = [
     ("03.3", "changed", sorts_the_callers_lists),
     ("03.3", "wrong", alpha_alone),
     ("03.3", "counts_once", rounds_of_a_size_together),
-    ("03.2", "wrong", ring_that("drops_the_remainder")),
-    ("03.2", "not_in_place", ring_that("returns_a_new_tensor")),
-    ("03.2", "alone", ring_that("sends_to_itself")),
 ]

@@ -258,6 +258,7 @@ WRONG = [
     ("07.1", "cut_too_often", a_stage_per_layer),
     ("07.1", "no_pair", devices_of_layers),
     ("07.1", "bare_wrapper", bare_wrappers_are_silent),
+    ("07.1", "cut_too_often", cuts_again_after_a_silent_layer),
     ("07.2", "unit", nothing_above_a_million),
     ("07.2", "alike", least_spread),
     ("07.2", "refused", refuses_a_layer_for_each),
@@ -279,5 +280,4 @@ WRONG = [
     ("07.3", "raised", zeros_of_float32),
     ("07.3", "lost_digits", adds_in_float32),
     ("07.3", "not_the_plain_model", right_for_constant_gradients_only),
-    ("07.1", "cut_too_often", cuts_again_after_a_silent_layer),
 ]

@@ -228,6 +228,8 @@ WRONG = [
     ("10.1", "no_action", warm_up_longer_than_the_batch),
     ("10.1", "raised", raises_for_few),
     ("10.1", "gpipe", one_stage_as_gpipe),
+    ("10.1", "wrong_actions", forwards_that_do_not_exist),
+    ("10.1", "gpipe", few_as_gpipe),
     ("10.2", "no_number", returns_nothing),
     ("10.2", "sum_for_mean", row_that("sums_the_losses")),
     ("10.2", "wrong_result", row_that("last_loss")),
@@ -249,8 +251,6 @@ WRONG = [
     ("10.3", "state_of_another", checkpoint_that("one_state")),
     ("10.3", "number_of_forwards", checkpoint_that("runs_again")),
     ("10.3", "generator_moved", checkpoint_that("leaves_generator")),
-    ("10.1", "wrong_actions", forwards_that_do_not_exist),
-    ("10.1", "gpipe", few_as_gpipe),
 ]
 
 LET_THROUGH = [("10.1", "no_action", counts_in_halves)]

@@ -221,6 +221,11 @@ WRONG = [
     ("17.2", "end_repeated", first_and_last),
     ("17.2", "backwards", turned_round),
     ("17.2", "wrong", something_always),
+    ("17.2", "not_closed", strangers.circle_stage_is_row),
+    ("17.2", "no_wait", strangers.circle_twice_the_head),
+    ("17.2", "can_run", strangers.circle_first_need),
+    ("17.2", "found_none", only_if_the_first_row_stands),
+    ("17.2", "found_none", short_circles_only),
     ("17.3", "no_action", no_schedule),
     ("17.3", "wrong_course", another_course),
     ("17.3", "incomplete", after_the_step),
@@ -230,11 +235,6 @@ WRONG = [
     ("17.3", "whole_backwards", whole_backwards),
     ("17.3", "over_par", zb_h2_with_room),
     ("17.3", "weight_in_the_way", no_weight_waits),
-    ("17.2", "not_closed", strangers.circle_stage_is_row),
-    ("17.2", "no_wait", strangers.circle_twice_the_head),
-    ("17.2", "can_run", strangers.circle_first_need),
-    ("17.2", "found_none", only_if_the_first_row_stands),
-    ("17.2", "found_none", short_circles_only),
 ]
 
 
