@@ -29,41 +29,25 @@ def chain(tensor, root=0):
         dist.send(tensor, (me + 1 + root) % size)
 
 
-def _tree(tensor, me, size, real, send=dist.send):
-    have = 1
+@with_switches
+def tree_that(mistakes, tensor, root=0):  # noqa: C901 - one switch per mistake
+    """A tree in which those who have the numbers double, with one thing done wrong."""
+    size = dist.get_world_size()
+    if "receives_only_when_even" in mistakes and size % 2 and size > 1:
+        return None
+    start = 0 if "always_from_rank_0" in mistakes else root
+    sent = tensor.clone() if "into_a_new_tensor" in mistakes else tensor
+    me, have = (dist.get_rank() - start) % size, 1
     while have < size:
-        if me < have and me + have < size:
-            send(tensor, real(me + have))
+        to, source = me + have + start, me - have + start
+        if "no_modulo" not in mistakes:
+            to, source = to % size, source % size
+        if me < have and (me + have < size or "powers_of_two_only" in mistakes):
+            (dist.isend if "never_waits" in mistakes else dist.send)(sent, to)
         elif have <= me < 2 * have:
-            dist.recv(tensor, real(me - have))
+            dist.recv(sent, source)
         have *= 2
-
-
-def always_from_rank_0(tensor, root=0):
-    _tree(tensor, dist.get_rank(), dist.get_world_size(), lambda number: number)
-
-
-def powers_of_two_only(tensor, root=0):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    me, have = (rank - root) % size, 1
-    while have < size:
-        if me < have:
-            dist.send(tensor, (me + have + root) % size)
-        elif me < 2 * have:
-            dist.recv(tensor, (me - have + root) % size)
-        have *= 2
-
-
-def no_modulo(tensor, root=0):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    _tree(tensor, (rank - root) % size, size, lambda number: number + root)
-
-
-def into_a_new_tensor(tensor, root=0):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    copy = tensor.clone()
-    _tree(copy, (rank - root) % size, size, lambda number: (number + root) % size)
-    return copy
+    return sent
 
 
 def by_the_collective(tensor, root=0):
@@ -74,17 +58,6 @@ def everybody_to_everybody(tensor, root=0):
     """Every rank hears it from the root, and then once more from its neighbour."""
     star(tensor, root)
     chain(tensor, root)
-
-
-def receives_only_when_even(tensor, root=0):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    if size % 2 == 0 or size == 1:
-        _tree(tensor, (rank - root) % size, size, lambda number: (number + root) % size)
-
-
-def never_waits(tensor, root=0):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    _tree(tensor, (rank - root) % size, size, lambda number: (number + root) % size, dist.isend)
 
 
 # 03.2 ring_all_reduce(tensor)
@@ -246,14 +219,14 @@ def alpha_alone(sizes, times):
 
 WRONG = [
     ("03.1", "too_many_rounds", star),
-    ("03.1", "wrong", always_from_rank_0),
-    ("03.1", "deadlock", powers_of_two_only),
-    ("03.1", "no_such_rank", no_modulo),
-    ("03.1", "not_in_place", into_a_new_tensor),
+    ("03.1", "wrong", tree_that("always_from_rank_0")),
+    ("03.1", "deadlock", tree_that("powers_of_two_only")),
+    ("03.1", "no_such_rank", tree_that("no_modulo")),
+    ("03.1", "not_in_place", tree_that("into_a_new_tensor")),
     ("03.1", "collective", by_the_collective),
     ("03.1", "too_many_messages", everybody_to_everybody),
-    ("03.1", "wrong", receives_only_when_even),
-    ("03.1", "not_waited", never_waits),
+    ("03.1", "wrong", tree_that("receives_only_when_even")),
+    ("03.1", "not_waited", tree_that("never_waits")),
     ("03.2", "too_many_numbers", whole_tensors_around),
     ("03.2", "collective", by_the_collective_sum),
     ("03.2", "raised", ring_that("cuts_with_torchs_chunk")),
