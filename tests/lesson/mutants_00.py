@@ -1,6 +1,6 @@
 """Wrong solutions of lesson 00, each with the hint that must refuse it."""
 
-from tests.lesson import strangers_00 as strangers
+import numpy as np
 
 
 def drops_the_remainder(items, rank, world_size):
@@ -35,6 +35,18 @@ def sorts_in_place(items, rank, world_size):
     return items[rank::world_size]
 
 
+def cuts_arrays(items, rank, world_size):
+    return np.array_split(items, world_size)[rank].tolist()
+
+
+def sorts_first(items, rank, world_size):
+    return sorted(items)[rank::world_size]
+
+
+def takes_one_at_least(items, rank, world_size):
+    return [items[rank], *items[rank + world_size :: world_size]]
+
+
 WRONG = [
     ("00.1", "lost", drops_the_remainder),
     ("00.1", "twice", everything_to_everyone),
@@ -43,5 +55,7 @@ WRONG = [
     ("00.1", "lost", equal_ones_once),
     ("00.1", "unbalanced", place_of_the_first_equal),
     ("00.1", "changed", sorts_in_place),
-    ("00.1", "no_item", strangers.w_numpy),
+    ("00.1", "no_item", cuts_arrays),
+    ("00.1", "raised", sorts_first),
+    ("00.1", "raised", takes_one_at_least),
 ]

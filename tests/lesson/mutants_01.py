@@ -3,8 +3,6 @@
 import statistics
 import time
 
-from tests.lesson import strangers_01 as strangers
-
 
 def weighted_mean_of_rates(tokens, seconds):
     pairs = list(zip(tokens, seconds, strict=True))
@@ -31,6 +29,12 @@ def cuts_the_longer_list(tokens, seconds):
 
 def says_it_in_words(tokens, seconds):
     return f"{sum(tokens) / sum(seconds)} tokens/s"
+
+
+def skips_batches_without_time(tokens, seconds):
+    if len(tokens) != len(seconds) or sum(seconds) == 0:
+        raise ValueError
+    return sum(count for count, took in zip(tokens, seconds, strict=True) if took > 0) / sum(seconds)
 
 
 def _rounds(fn, synchronize, warmup, repeats, clock):
@@ -94,10 +98,16 @@ def measures_nothing(fn, synchronize, warmup=1, repeats=5, clock=None):
     return _summary(_rounds(fn, synchronize, max(warmup, 0), max(repeats, 1), clock)[max(warmup, 0) :])
 
 
-def _bound(flops, num_bytes, machine, num_messages=0, *, names=("compute", "memory", "latency"), pick=max):
+def refuses_no_warmup(fn, synchronize, warmup=1, repeats=5, clock=None):
+    if warmup < 1:
+        raise ValueError
+    return _summary(_rounds(fn, synchronize, warmup, repeats, clock)[warmup:])
+
+
+def _bound(flops, num_bytes, machine, num_messages=0):
     least = (flops / machine.flops_per_s, num_bytes / machine.bytes_per_s, num_messages * machine.latency_s)
-    longest = pick(least)
-    return names[least.index(longest)], longest
+    longest = max(least)
+    return ("compute", "memory", "latency")[least.index(longest)], longest
 
 
 def compares_flops_with_bytes(flops, num_bytes, machine, num_messages=0):
@@ -115,6 +125,12 @@ def adds_the_times(flops, num_bytes, machine, num_messages=0):
     name, _ = _bound(flops, num_bytes, machine, num_messages)
     total = flops / machine.flops_per_s + num_bytes / machine.bytes_per_s + num_messages * machine.latency_s
     return name, total
+
+
+def adds_the_latency(flops, num_bytes, machine, num_messages=0):
+    name, seconds = _bound(flops, num_bytes, machine)
+    latency_s = num_messages * machine.latency_s
+    return ("latency", latency_s) if latency_s > seconds else (name, seconds + latency_s)
 
 
 def divides_by_intensity(flops, num_bytes, machine, num_messages=0):
@@ -145,6 +161,7 @@ WRONG = [
     ("01.1", "wrong", median_of_rates),
     ("01.1", "no_value_error", cuts_the_longer_list),
     ("01.1", "no_number", says_it_in_words),
+    ("01.1", "wrong", skips_batches_without_time),
     ("01.2", "warmup_counted", counts_the_warmup),
     ("01.2", "calls", never_warms_up),
     ("01.2", "wrong", reports_the_mean),
@@ -153,13 +170,12 @@ WRONG = [
     ("01.2", "leftovers", starts_with_a_full_queue),
     ("01.2", "wrong_clock", clock_of_the_wall),
     ("01.2", "no_value_error", measures_nothing),
+    ("01.2", "raised", refuses_no_warmup),
     ("01.3", "wrong", compares_flops_with_bytes),
     ("01.3", "messages", forgets_messages),
     ("01.3", "sum", adds_the_times),
     ("01.3", "raised", divides_by_intensity),
     ("01.3", "tie", the_later_of_equals),
     ("01.3", "no_pair", the_name_alone),
-    ("01.1", "wrong", strangers.w1_skip_zero_seconds),
-    ("01.2", "raised", strangers.w2_zero_warmup_refused),
-    ("01.3", "sum", strangers.w3_latency_added),
+    ("01.3", "sum", adds_the_latency),
 ]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from tests.lesson import strangers_03 as strangers
+from tests.lesson.judge import with_switches
 
 # 03.1 tree_broadcast(tensor, root=0)
 
@@ -29,41 +29,25 @@ def chain(tensor, root=0):
         dist.send(tensor, (me + 1 + root) % size)
 
 
-def _tree(tensor, me, size, real, send=dist.send):
-    have = 1
+@with_switches
+def tree_that(mistakes, tensor, root=0):  # noqa: C901 - one switch per mistake
+    """A tree in which those who have the numbers double, with one thing done wrong."""
+    size = dist.get_world_size()
+    if "receives_only_when_even" in mistakes and size % 2 and size > 1:
+        return None
+    start = 0 if "always_from_rank_0" in mistakes else root
+    sent = tensor.clone() if "into_a_new_tensor" in mistakes else tensor
+    me, have = (dist.get_rank() - start) % size, 1
     while have < size:
-        if me < have and me + have < size:
-            send(tensor, real(me + have))
+        to, source = me + have + start, me - have + start
+        if "no_modulo" not in mistakes:
+            to, source = to % size, source % size
+        if me < have and (me + have < size or "powers_of_two_only" in mistakes):
+            (dist.isend if "never_waits" in mistakes else dist.send)(sent, to)
         elif have <= me < 2 * have:
-            dist.recv(tensor, real(me - have))
+            dist.recv(sent, source)
         have *= 2
-
-
-def always_from_rank_0(tensor, root=0):
-    _tree(tensor, dist.get_rank(), dist.get_world_size(), lambda number: number)
-
-
-def powers_of_two_only(tensor, root=0):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    me, have = (rank - root) % size, 1
-    while have < size:
-        if me < have:
-            dist.send(tensor, (me + have + root) % size)
-        elif me < 2 * have:
-            dist.recv(tensor, (me - have + root) % size)
-        have *= 2
-
-
-def no_modulo(tensor, root=0):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    _tree(tensor, (rank - root) % size, size, lambda number: number + root)
-
-
-def into_a_new_tensor(tensor, root=0):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    copy = tensor.clone()
-    _tree(copy, (rank - root) % size, size, lambda number: (number + root) % size)
-    return copy
+    return sent
 
 
 def by_the_collective(tensor, root=0):
@@ -76,112 +60,67 @@ def everybody_to_everybody(tensor, root=0):
     chain(tensor, root)
 
 
-def receives_only_when_even(tensor, root=0):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    if size % 2 == 0 or size == 1:
-        _tree(tensor, (rank - root) % size, size, lambda number: (number + root) % size)
-
-
-def never_waits(tensor, root=0):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    _tree(tensor, (rank - root) % size, size, lambda number: (number + root) % size, dist.isend)
-
-
 # 03.2 ring_all_reduce(tensor)
 
 
-def _shift(out, into):
+@with_switches
+def ring_that(mistakes, tensor):  # noqa: C901 - one switch per mistake
+    """A ring on the flat numbers, with one thing done wrong."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    sending = dist.isend(out, (rank + 1) % size)
-    dist.recv(into, (rank - 1) % size)
-    sending.wait()
-
-
-def _ring(chunks, first_step=0, num_second=None):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    for step in range(size - 1):
-        into = torch.empty_like(chunks[(rank - step - 1) % size])
-        _shift(chunks[(rank - step + first_step) % size], into)
-        chunks[(rank - step - 1) % size].add_(into)
-    for step in range(size - 1 if num_second is None else num_second):
-        _shift(chunks[(rank - step + 1) % size], chunks[(rank - step) % size])
-
-
-def _flat(tensor):
-    return tensor if tensor.is_contiguous() else tensor.contiguous()
-
-
-def _split(tensor):
-    return list(torch.tensor_split(tensor.view(-1), dist.get_world_size()))
+    flat = tensor.contiguous().view(-1)
+    if "returns_a_new_tensor" in mistakes:
+        flat = flat.clone()
+    if "sends_to_itself" in mistakes and size == 1:
+        dist.isend(flat, rank).wait()
+    chunks = list(torch.tensor_split(flat, size))
+    if "drops_the_remainder" in mistakes:
+        each = len(flat) // size
+        chunks = [flat[number * each :][:each] for number in range(size)]
+    if "cuts_with_torchs_chunk" in mistakes:
+        chunks = list(torch.chunk(flat, size))
+    for step in range(size - 1 if "only_reduces_and_scatters" in mistakes else 2 * size - 2):
+        first = "starts_with_the_next_chunk" in mistakes and step < size - 1
+        out, own = chunks[(rank - step + first) % size], chunks[(rank - step - 1) % size]
+        new = torch.empty_like(own)
+        if "sends_before_it_receives" in mistakes:
+            dist.send(out, (rank + 1) % size)
+            dist.recv(new, (rank - 1) % size)
+        else:
+            sending = dist.isend(out, (rank + 1) % size)
+            dist.recv(new, (rank - 1) % size)
+            if "does_not_wait_for_the_sends" not in mistakes:
+                sending.wait()
+        own.copy_(own + new if step < size - 1 else new)
+    if "returns_a_new_tensor" in mistakes:
+        return flat
+    if "forgets_the_gaps" not in mistakes:
+        tensor.copy_(flat.view(tensor.shape))
+    return None
 
 
 def whole_tensors_around(tensor):
-    out, total = _flat(tensor).clone(), _flat(tensor).clone()
-    for _ in range(dist.get_world_size() - 1):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    out, total = tensor.contiguous(), tensor.clone()
+    for _ in range(size - 1):
         into = torch.empty_like(out)
-        _shift(out, into)
+        sending = dist.isend(out, (rank + 1) % size)
+        dist.recv(into, (rank - 1) % size)
+        sending.wait()
         total += into
         out = into
     tensor.copy_(total)
 
 
 def by_the_collective_sum(tensor):
-    flat = _flat(tensor)
+    flat = tensor.contiguous()
     dist.all_reduce(flat)
-    tensor.copy_(flat)
-
-
-def drops_the_remainder(tensor):
-    flat, size = _flat(tensor), dist.get_world_size()
-    each = flat.numel() // size
-    _ring([flat.view(-1)[number * each :][:each] for number in range(size)])
-    tensor.copy_(flat)
-
-
-def torchs_chunk(tensor):
-    flat = _flat(tensor)
-    _ring(list(torch.chunk(flat.view(-1), dist.get_world_size())))
-    tensor.copy_(flat)
-
-
-def copy_of_a_transpose(tensor):
-    _ring(_split(tensor.reshape(-1)))
-
-
-def returns_a_new_tensor(tensor):
-    flat = tensor.contiguous().clone()
-    _ring(_split(flat))
-    return flat
-
-
-def reduce_scatter_only(tensor):
-    flat = _flat(tensor)
-    _ring(_split(flat), num_second=0)
-    tensor.copy_(flat)
-
-
-def wrong_first_chunk(tensor):
-    """The chunks that meet have different sizes where n is no multiple of w."""
-    flat = _flat(tensor)
-    _ring(_split(flat), first_step=1)
-    tensor.copy_(flat)
-
-
-def everybody_sends_first(tensor):
-    flat, rank, size = _flat(tensor), dist.get_rank(), dist.get_world_size()
-    chunks = _split(flat)
-    for step in range(size - 1):
-        into = torch.empty_like(chunks[(rank - step - 1) % size])
-        dist.send(chunks[(rank - step) % size], (rank + 1) % size)
-        dist.recv(into, (rank - 1) % size)
-        chunks[(rank - step - 1) % size].add_(into)
     tensor.copy_(flat)
 
 
 def straight_to_the_owner(tensor):
     """As few numbers as a ring, and every rank sends to all others."""
-    flat, rank, size = _flat(tensor), dist.get_rank(), dist.get_world_size()
-    chunks = _split(flat)
+    flat, rank, size = tensor.contiguous(), dist.get_rank(), dist.get_world_size()
+    chunks = torch.tensor_split(flat.view(-1), size)
     others = [other for other in range(size) if other != rank]
     into = [torch.empty_like(chunks[rank]) for _ in others]
     works = [dist.isend(chunks[other], other) for other in others]
@@ -192,27 +131,6 @@ def straight_to_the_owner(tensor):
         chunks[rank].add_(new)
     works = [dist.isend(chunks[rank], other) for other in others]
     works += [dist.irecv(chunks[other], other) for other in others]
-    for work in works:
-        work.wait()
-    tensor.copy_(flat)
-
-
-def does_not_wait_for_the_last_send(tensor):
-    flat, rank, size = _flat(tensor), dist.get_rank(), dist.get_world_size()
-    chunks = _split(flat)
-    for step in range(2 * size - 2):
-        own = chunks[(rank - step - 1) % size]
-        into = torch.empty_like(own)
-        dist.isend(chunks[(rank - step) % size], (rank + 1) % size)
-        dist.recv(into, (rank - 1) % size)
-        own.add_(into) if step < size - 1 else own.copy_(into)
-    tensor.copy_(flat)
-
-
-def sends_to_itself(tensor):
-    flat = _flat(tensor)
-    works = [dist.isend(flat, dist.get_rank())] if dist.get_world_size() == 1 else []
-    _ring(_split(flat))
     for work in works:
         work.wait()
     tensor.copy_(flat)
@@ -273,6 +191,15 @@ def each_size_once(sizes, times):
     return _fit(list(kept), taken, 1 / taken)
 
 
+def rounds_of_a_size_together(sizes, times):
+    """A size that comes twice counts once, with all its rounds."""
+    pooled = {}
+    for size, rounds in zip(sizes, times, strict=True):
+        pooled.setdefault(size, []).extend(rounds)
+    taken = _medians(pooled.values())
+    return _fit(list(pooled), taken, 1 / taken)
+
+
 def any_line_for_one_size(sizes, times):
     if len(set(sizes)) < 2:
         return statistics.median(times[0]), 0.0
@@ -292,26 +219,26 @@ def alpha_alone(sizes, times):
 
 WRONG = [
     ("03.1", "too_many_rounds", star),
-    ("03.1", "wrong", always_from_rank_0),
-    ("03.1", "deadlock", powers_of_two_only),
-    ("03.1", "no_such_rank", no_modulo),
-    ("03.1", "not_in_place", into_a_new_tensor),
+    ("03.1", "wrong", tree_that("always_from_rank_0")),
+    ("03.1", "deadlock", tree_that("powers_of_two_only")),
+    ("03.1", "no_such_rank", tree_that("no_modulo")),
+    ("03.1", "not_in_place", tree_that("into_a_new_tensor")),
     ("03.1", "collective", by_the_collective),
     ("03.1", "too_many_messages", everybody_to_everybody),
-    ("03.1", "wrong", receives_only_when_even),
-    ("03.1", "not_waited", never_waits),
+    ("03.1", "wrong", tree_that("receives_only_when_even")),
+    ("03.1", "not_waited", tree_that("never_waits")),
     ("03.2", "too_many_numbers", whole_tensors_around),
     ("03.2", "collective", by_the_collective_sum),
-    ("03.2", "wrong", drops_the_remainder),
-    ("03.2", "raised", torchs_chunk),
-    ("03.2", "gaps", copy_of_a_transpose),
-    ("03.2", "not_in_place", returns_a_new_tensor),
-    ("03.2", "wrong", reduce_scatter_only),
-    ("03.2", "sizes_differ", wrong_first_chunk),
-    ("03.2", "deadlock", everybody_sends_first),
+    ("03.2", "raised", ring_that("cuts_with_torchs_chunk")),
+    ("03.2", "gaps", ring_that("forgets_the_gaps")),
+    ("03.2", "wrong", ring_that("only_reduces_and_scatters")),
+    ("03.2", "sizes_differ", ring_that("starts_with_the_next_chunk")),
+    ("03.2", "deadlock", ring_that("sends_before_it_receives")),
     ("03.2", "not_a_ring", straight_to_the_owner),
-    ("03.2", "not_waited", does_not_wait_for_the_last_send),
-    ("03.2", "alone", sends_to_itself),
+    ("03.2", "not_waited", ring_that("does_not_wait_for_the_sends")),
+    ("03.2", "wrong", ring_that("drops_the_remainder")),
+    ("03.2", "not_in_place", ring_that("returns_a_new_tensor")),
+    ("03.2", "alone", ring_that("sends_to_itself")),
     ("03.3", "absolute", absolute_errors),
     ("03.3", "half_weight", square_root_of_the_weights),
     ("03.3", "double_weight", weights_squared_before),
@@ -323,5 +250,5 @@ WRONG = [
     ("03.3", "no_line", any_line_for_one_size),
     ("03.3", "changed", sorts_the_callers_lists),
     ("03.3", "wrong", alpha_alone),
-    ("03.3", "counts_once", strangers.fit_pools_equal_sizes),
+    ("03.3", "counts_once", rounds_of_a_size_together),
 ]

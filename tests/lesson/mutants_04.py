@@ -4,10 +4,10 @@ Most of them were seen in public solutions of the course this lesson descends fr
 """
 
 import random
+from itertools import accumulate
 
 from torch.utils.data import DataLoader, Subset
 
-from tests.lesson import strangers_04 as strangers
 from tests.lesson.variants_04 import LargestRemainders, TwoLookUps, deals_cards, with_epochs
 
 # 04.1 DataPartitioner(data, sizes, seed).use(k)
@@ -44,6 +44,23 @@ class RestToTheLast(CutBy):
     def lengths(self, number, sizes):
         lengths = [int(size * number) for size in sizes[:-1]]
         return [*lengths, number - sum(lengths)]
+
+
+class OneMoreForTheFirst(CutBy):
+    """The left over go to the first shares, also to those that lack nothing."""
+
+    def lengths(self, number, sizes):
+        lengths = [int(round(size * number, 9)) for size in sizes]
+        left_over = number - sum(lengths)
+        return [length + (k < left_over) for k, length in enumerate(lengths)]
+
+
+class EndsCutOff(CutBy):
+    """int(end * n) with the last end mended: 0.29 of 100 is 28."""
+
+    def lengths(self, number, sizes):
+        ends = [*(int(end * number) for end in accumulate(sizes[:-1])), number]
+        return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
 class FromTheBeginning(CutBy):
@@ -134,14 +151,15 @@ def shuffled(number, seed):
     return random.Random(seed).sample(range(number), number)
 
 
-def dealt(rank, world_size, order, remainder):
-    """This rank's part of any order, padded or cut as it should be."""
-    left = len(order) % world_size
+def filled(order, world_size, remainder):
+    """Any order, padded or cut as it should be."""
     if remainder == "drop":
-        order = order[: len(order) - left]
-    elif left:
-        order = order + [order[i % len(order)] for i in range(world_size - left)]
-    return order[rank::world_size]
+        return order[: len(order) - len(order) % world_size]
+    return order + [order[i % len(order)] for i in range(-len(order) % world_size)]
+
+
+def dealt(rank, world_size, order, remainder):
+    return filled(order, world_size, remainder)[rank::world_size]
 
 
 def returns_nothing(*arguments, **options):
@@ -198,6 +216,26 @@ def epoch_alone(rank, world_size, number, batch_size, seed, epoch, remainder):
     return dealt(rank, world_size, shuffled(number, epoch), remainder)
 
 
+@changed
+def order_of_a_text(rank, world_size, number, batch_size, seed, epoch, remainder):
+    """The hash of a text is another one in every process."""
+    return dealt(rank, world_size, shuffled(number, hash(f"{seed}-{epoch}")), remainder)
+
+
+@changed
+def drops_none_or_all(rank, world_size, number, batch_size, seed, epoch, remainder):
+    """order[:-0] is empty where nothing is left over."""
+    order = shuffled(number, seed + epoch)
+    return dealt(rank, world_size, order if remainder == "pad" else order[: -(number % world_size)], remainder)
+
+
+@changed
+def drops_the_same(rank, world_size, number, batch_size, seed, epoch, remainder):
+    """Cut first, shuffled then."""
+    order = filled(list(range(number)), world_size, remainder)
+    return random.Random(seed + epoch).sample(order, len(order))[rank::world_size]
+
+
 def shuffles_on(rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"):
     """One generator for ever: each call of set_epoch shuffles on, whatever its number."""
     share, order, generator = Subset(dataset, []), list(range(len(dataset))), random.Random(seed)
@@ -248,6 +286,8 @@ WRONG = [
     ("04.1", "never_stops", GoesRound),
     ("04.1", "wrong_seed", NextShare),
     ("04.1", "no_view", CopiesTheSamples),
+    ("04.1", "one_whole_sample", OneMoreForTheFirst),
+    ("04.1", "float_product", EndsCutOff),
     ("04.2", "no_loader", returns_nothing),
     ("04.2", "wrong_batch", returns_the_share),
     ("04.2", "only_one_epoch", used_up),
@@ -263,9 +303,7 @@ WRONG = [
     ("04.2", "stays_at_home", stays_at_home),
     ("04.2", "depends_on_the_past", shuffles_on),
     ("04.2", "ignores_the_seed", epoch_alone),
-    ("04.1", "one_whole_sample", strangers.PartFirstGetOneMore),
-    ("04.1", "float_product", strangers.PartIntEnds),
-    ("04.2", "same_left_out", strangers.load_drops_same),
-    ("04.2", "other_process", strangers.load_hash),
-    ("04.2", "drops_all", strangers.load_minus_zero),
+    ("04.2", "same_left_out", drops_the_same),
+    ("04.2", "other_process", order_of_a_text),
+    ("04.2", "drops_all", drops_none_or_all),
 ]

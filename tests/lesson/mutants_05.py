@@ -1,12 +1,13 @@
 """Wrong solutions of lesson 05, each with the hint that must refuse it; several were seen in public solutions."""
 
 import time
-from itertools import count
+from itertools import islice, repeat
 
 import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
+from tests.lesson.judge import with_switches
 from tests.lesson.variants_05 import batches_of, sum_and_divide, two_loops, world_over_total
 
 # 05.1 broadcast_parameters(model)
@@ -44,10 +45,37 @@ def only_what_is_trained(model):
         dist.broadcast(buffer, 0)
 
 
+def _average(tensor):
+    dist.all_reduce(tensor)
+    tensor /= dist.get_world_size()
+
+
 def average_of_the_starts(model):
     for parameter in model.parameters():
-        dist.all_reduce(parameter.data)
-        parameter.data /= dist.get_world_size()
+        _average(parameter.data)
+
+
+def average_of_the_buffers(model):
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, 0)
+    for buffer in model.buffers():
+        if buffer.is_floating_point():
+            _average(buffer)
+        else:
+            dist.broadcast(buffer, 0)
+
+
+def all_in_one_float32(model):
+    tensors = [tensor.data for tensor in (*model.parameters(), *model.buffers())]
+    flat = torch.cat([tensor.flatten().float() for tensor in tensors])
+    dist.broadcast(flat, 0)
+    for tensor, piece in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(piece.view_as(tensor))
+
+
+def started_and_not_waited_for(model):
+    for tensor in [*model.parameters(), *model.buffers()]:
+        dist.broadcast(tensor.data, 0, async_op=True)
 
 
 def new_parameters(model):
@@ -83,10 +111,32 @@ def receives_what_nobody_sends(model):
 # 05.2 average_gradients(model)
 
 
+def _gradients(model):
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
 def sum_for_mean(model):
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            dist.all_reduce(parameter.grad)
+    for gradient in _gradients(model):
+        dist.all_reduce(gradient)
+
+
+def divides_by_three(model):
+    for gradient in _gradients(model):
+        dist.all_reduce(gradient)
+        gradient /= 3
+
+
+def gradients_in_float32(model):
+    for gradient in _gradients(model):
+        rounded = gradient.float()
+        _average(rounded)
+        gradient.copy_(rounded)
+
+
+def never_waits(model):
+    for gradient in _gradients(model):
+        gradient /= dist.get_world_size()
+        dist.all_reduce(gradient, async_op=True)
 
 
 def stores_what_all_reduce_returns(model):
@@ -108,46 +158,37 @@ def only_rank_0_averages(model):
 
 def no_guard(model):
     for parameter in model.parameters():
-        dist.all_reduce(parameter.grad)
-        parameter.grad /= dist.get_world_size()
+        _average(parameter.grad)
 
 
 def leaves_the_loop_at_the_first_none(model):
     for parameter in model.parameters():
         if parameter.grad is None:
             break
-        dist.all_reduce(parameter.grad)
-        parameter.grad /= dist.get_world_size()
+        _average(parameter.grad)
 
 
 def zeros_for_none(model):
     for parameter in model.parameters():
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-        dist.all_reduce(parameter.grad)
-        parameter.grad /= dist.get_world_size()
+        _average(parameter.grad)
 
 
 def averages_a_copy(model):
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            gradient = parameter.grad / dist.get_world_size()
-            dist.all_reduce(gradient)
+    for gradient in _gradients(model):
+        _average(gradient.clone())
 
 
 def order_of_the_rank(model):
-    parameters = list(model.parameters())
-    for parameter in parameters[:: -1 if dist.get_rank() else 1]:
-        if parameter.grad is not None:
-            dist.all_reduce(parameter.grad)
-            parameter.grad /= dist.get_world_size()
+    for gradient in _gradients(model)[:: -1 if dist.get_rank() else 1]:
+        _average(gradient)
 
 
 def sends_a_tied_weight_twice(model):
     for _, parameter in model.named_parameters(remove_duplicate=False):
         if parameter.grad is not None:
-            dist.all_reduce(parameter.grad)
-            parameter.grad /= dist.get_world_size()
+            _average(parameter.grad)
 
 
 def first_step_only(model):
@@ -167,10 +208,30 @@ def keeps_the_sum(loss_sum, num_tokens):
     return loss_sum
 
 
-def forgets_the_averaging(loss_sum, num_tokens):
-    total = torch.tensor(float(num_tokens))
+def _total(num_tokens, dtype=torch.float32):
+    total = torch.tensor(num_tokens, dtype=dtype)
     dist.all_reduce(total)
-    return loss_sum / total
+    return total.item()
+
+
+def forgets_the_averaging(loss_sum, num_tokens):
+    return loss_sum / _total(num_tokens)
+
+
+def three_ranks_always(loss_sum, num_tokens):
+    return loss_sum * 3 / _total(num_tokens)
+
+
+def none_counts_as_one(loss_sum, num_tokens):
+    return loss_sum * dist.get_world_size() / _total(max(num_tokens, 1))
+
+
+def counts_in_bfloat16(loss_sum, num_tokens):
+    return loss_sum * dist.get_world_size() / _total(num_tokens, torch.bfloat16)
+
+
+def counts_in_bytes(loss_sum, num_tokens):
+    return loss_sum * dist.get_world_size() / _total(num_tokens, torch.uint8)
 
 
 def a_number(loss_sum, num_tokens):
@@ -182,9 +243,7 @@ def cut_off(loss_sum, num_tokens):
 
 
 def weighs_own_mean(loss_sum, num_tokens):
-    total = torch.tensor(float(num_tokens))
-    dist.all_reduce(total)
-    return loss_sum / num_tokens * (num_tokens / total) * dist.get_world_size()
+    return loss_sum / num_tokens * (num_tokens / _total(num_tokens)) * dist.get_world_size()
 
 
 def an_empty_rank_stays_away(loss_sum, num_tokens):
@@ -193,91 +252,43 @@ def an_empty_rank_stays_away(loss_sum, num_tokens):
     return world_over_total(loss_sum, num_tokens)
 
 
+def an_empty_rank_has_a_zero_of_its_own(loss_sum, num_tokens):
+    loss = world_over_total(loss_sum, num_tokens)
+    return loss if num_tokens else torch.zeros((), requires_grad=True)
+
+
 # 05.4 train(rank, world_size, model, dataset, num_steps, batch_size, lr)
 
 
-def mean_over_ranks(loss):
-    mean = loss.detach().clone()
-    dist.all_reduce(mean)
-    return mean.item() / dist.get_world_size()
-
-
-def training(
-    *,
-    start=two_loops,
-    batches=batches_of,
-    average=sum_and_divide,
-    told=mean_over_ranks,
-    zero=True,
-    most=10**9,
-):
-    """A right training with one part exchanged, as the parts of `trains`."""
-
-    def trains(rank, world_size, model, dataset, num_steps, batch_size, lr):
-        start(model)
-        loader = batches(rank, world_size, dataset, batch_size)
-        optimizer, losses = torch.optim.SGD(model.parameters(), lr), []
-        for _, (x, y) in zip(range(min(num_steps, most)), loader, strict=False):
-            if zero:
-                optimizer.zero_grad()
-            loss = cross_entropy(model(x).flatten(0, -2), y.flatten())
-            loss.backward()
-            average(model)
-            optimizer.step()
-            losses.append(told(loss))
-        return losses
-
-    return trains
-
-
-def starts_apart(*arguments):
-    return training(start=lambda _: None)(*arguments)
-
-
-def starts_from_the_last(*arguments):
-    return training(start=source_is_the_last_rank)(*arguments)
-
-
-def never_averages(*arguments):
-    return training(average=lambda _: None)(*arguments)
-
-
-def steps_on_the_sum(*arguments):
-    return training(average=sum_for_mean)(*arguments)
-
-
-def never_clears(*arguments):
-    return training(zero=False)(*arguments)
-
-
-def returns_own_losses(*arguments):
-    return training(told=torch.Tensor.item)(*arguments)
-
-
-def returns_the_last_loss(*arguments):
-    return training()(*arguments)[-1]
-
-
-def one_epoch_only(rank, world_size, model, dataset, num_steps, batch_size, lr):
-    one = training(most=-(-len(dataset) // batch_size))
-    return one(rank, world_size, model, dataset, num_steps, batch_size, lr)
-
-
-def whole_batch_each(*arguments):
-    return training(batches=lambda rank, world, data, size: batches_of(rank, world, data, size * world))(*arguments)
-
-
-def cycled(loader):
-    for _ in count():
-        yield from loader
-
-
-def always_the_first_batch(*arguments):
-    def first(rank, world_size, dataset, batch_size):
-        batch = next(batches_of(rank, world_size, dataset, batch_size))
-        return cycled([batch])
-
-    return training(batches=first)(*arguments)
+@with_switches
+def training_that(mistakes, rank, world_size, model, dataset, num_steps, batch_size, lr):  # noqa: C901
+    """A right training with one thing done wrong."""
+    if "starts_from_the_last" in mistakes:
+        source_is_the_last_rank(model)
+    elif "starts_apart" not in mistakes:
+        two_loops(model)
+    rows = batch_size * world_size if "takes_the_whole_batch" in mistakes else batch_size
+    batches = batches_of(rank, world_size, dataset, rows)
+    if "repeats_the_first_batch" in mistakes:
+        batches = repeat(next(batches))
+    if "ends_with_the_epoch" in mistakes:
+        batches = islice(batches, -(-len(dataset) // batch_size))
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr), []
+    for x, y in islice(batches, num_steps):
+        if "never_clears" not in mistakes:
+            optimizer.zero_grad()
+        loss = cross_entropy(model(x).flatten(0, -2), y.flatten())
+        loss.backward()
+        if "steps_on_the_sum" in mistakes:
+            sum_for_mean(model)
+        elif "never_averages" not in mistakes:
+            sum_and_divide(model)
+        optimizer.step()
+        mean = loss.detach().clone()
+        if "returns_own_losses" not in mistakes:
+            _average(mean)
+        losses.append(mean.item())
+    return losses[-1] if "returns_the_last_loss" in mistakes else losses
 
 
 def rows_of_the_first_dim(rank, world_size, model, dataset, num_steps, batch_size, lr):
@@ -299,6 +310,9 @@ WRONG = [
     ("05.1", "wrong", everything_is_trained_now),
     ("05.1", "other_order", each_rank_in_its_own_order),
     ("05.1", "hang", receives_what_nobody_sends),
+    ("05.1", "digits_lost", all_in_one_float32),
+    ("05.1", "averaged", average_of_the_buffers),
+    ("05.1", "not_waited", started_and_not_waited_for),
     ("05.2", "sum_not_mean", sum_for_mean),
     ("05.2", "wrong", stores_what_all_reduce_returns),
     ("05.2", "raised", divides_what_all_reduce_returns),
@@ -310,6 +324,9 @@ WRONG = [
     ("05.2", "other_order", order_of_the_rank),
     ("05.2", "sent_twice", sends_a_tied_weight_twice),
     ("05.2", "wrong", first_step_only),
+    ("05.2", "literal_world_size", divides_by_three),
+    ("05.2", "digits_lost", gradients_in_float32),
+    ("05.2", "not_waited", never_waits),
     ("05.3", "mean_of_means", mean_of_means),
     ("05.3", "wrong", keeps_the_sum),
     ("05.3", "averaged_away", forgets_the_averaging),
@@ -317,15 +334,20 @@ WRONG = [
     ("05.3", "cut_off", cut_off),
     ("05.3", "not_finite", weighs_own_mean),
     ("05.3", "not_all_ranks", an_empty_rank_stays_away),
-    ("05.4", "own_start", starts_apart),
-    ("05.4", "wrong", starts_from_the_last),
-    ("05.4", "wrong", never_averages),
-    ("05.4", "sum_not_mean", steps_on_the_sum),
-    ("05.4", "not_zeroed", never_clears),
-    ("05.4", "own_losses", returns_own_losses),
-    ("05.4", "no_losses", returns_the_last_loss),
-    ("05.4", "number_of_steps", one_epoch_only),
-    ("05.4", "shares", whole_batch_each),
-    ("05.4", "epochs", always_the_first_batch),
+    ("05.3", "wrong", none_counts_as_one),
+    ("05.3", "cut_off", an_empty_rank_has_a_zero_of_its_own),
+    ("05.3", "digits_lost", counts_in_bfloat16),
+    ("05.3", "raised", counts_in_bytes),
+    ("05.3", "literal_world_size", three_ranks_always),
+    ("05.4", "number_of_steps", training_that("ends_with_the_epoch")),
+    ("05.4", "shares", training_that("takes_the_whole_batch")),
+    ("05.4", "epochs", training_that("repeats_the_first_batch")),
     ("05.4", "raised", rows_of_the_first_dim),
+    ("05.4", "own_start", training_that("starts_apart")),
+    ("05.4", "wrong", training_that("starts_from_the_last")),
+    ("05.4", "wrong", training_that("never_averages")),
+    ("05.4", "sum_not_mean", training_that("steps_on_the_sum")),
+    ("05.4", "not_zeroed", training_that("never_clears")),
+    ("05.4", "own_losses", training_that("returns_own_losses")),
+    ("05.4", "no_losses", training_that("returns_the_last_loss")),
 ]

@@ -4,6 +4,8 @@ import torch
 
 from pllab.comm import all_reduce, all_reduce_async, rank, world_size
 from pllab.parallel import average_gradients
+from tests.lesson.judge import with_switches
+from tests.lesson.strangers_06 import install_buckets
 
 # 06.1 average_flat(model)
 
@@ -22,10 +24,24 @@ def _put_back(gradients, flat):
         gradient.copy_(piece.view_as(gradient))
 
 
-def _mean(gradients):
+def _mean(gradients, ranks=world_size):
     flat = torch.cat([g.flatten() for g in gradients])
     all_reduce(flat)
-    return flat / world_size()
+    return flat / ranks()
+
+
+def _averaged(model, ranks=world_size):
+    for gradients in _by_dtype(_gradients(model)):
+        _put_back(gradients, _mean(gradients, ranks))
+
+
+def _two():
+    """Instead of the number of ranks."""
+    return 2
+
+
+def two_ranks(model):
+    _averaged(model, _two)
 
 
 def message_per_parameter(model):
@@ -33,8 +49,7 @@ def message_per_parameter(model):
 
 
 def sum_not_mean(model):
-    for gradients in _by_dtype(_gradients(model)):
-        _put_back(gradients, _mean(gradients) * world_size())
+    _averaged(model, lambda: 1)
 
 
 def restored_in_reverse(model):
@@ -59,8 +74,7 @@ def zeros_for_none(model):
     for parameter in model.parameters():
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-    for gradients in _by_dtype(_gradients(model)):
-        _put_back(gradients, _mean(gradients))
+    _averaged(model)
 
 
 def never_written_back(model):
@@ -92,15 +106,17 @@ def _trained(model):
     return [p for p in model.parameters() if p.requires_grad][::-1]
 
 
-def _in_order(model, divide=True, reset=True, keep=True, start=all_reduce_async):  # noqa: C901 - the switches
-    """The right solution with a switch for each thing that can be forgotten."""
+@with_switches
+def hooks_that(mistakes, model):  # noqa: C901 - one switch per mistake
+    """Messages start in hooks, in one order on all ranks, with one thing done wrong."""
     order = _trained(model)
     ready, sent, works = set(), [], []
 
     def send(parameter):
-        work = start(parameter.grad)
+        start = all_reduce if "block" in mistakes else all_reduce_async
+        work = start(parameter if "send_the_argument" in mistakes else parameter.grad)
         sent.append(parameter)
-        if keep:
+        if work is not None and "wait_on_nothing" not in mistakes:
             works.append(work)
 
     def hook(parameter):
@@ -109,74 +125,19 @@ def _in_order(model, divide=True, reset=True, keep=True, start=all_reduce_async)
             send(order[len(sent)])
 
     for parameter in order:
-        parameter.register_post_accumulate_grad_hook(hook)
+        parameter.register_post_accumulate_grad_hook(send if "send_as_they_come" in mistakes else hook)
 
     def wait():
-        for parameter in order[len(sent) :]:
+        for parameter in () if "leave_the_unused" in mistakes else order[len(sent) :]:
             if parameter.grad is not None:
                 send(parameter)
         for work in works:
-            if work is not None:
-                work.wait()
-        for parameter in sent if divide else ():
-            parameter.grad /= world_size()
-        if reset:
-            for memory in (ready, sent, works):
-                memory.clear()
-
-    return wait
-
-
-def sums(model):
-    return _in_order(model, divide=False)
-
-
-def waits_on_nothing(model):
-    return _in_order(model, keep=False)
-
-
-def forgets_to_reset(model):
-    return _in_order(model, reset=False)
-
-
-def blocks_in_the_hook(model):
-    return _in_order(model, start=all_reduce)
-
-
-def as_they_come(model):
-    works, sent = [], []
-
-    def hook(parameter):
-        works.append(all_reduce_async(parameter.grad))
-        sent.append(parameter)
-
-    for parameter in _trained(model):
-        parameter.register_post_accumulate_grad_hook(hook)
-
-    def wait():
-        for work in works:
             work.wait()
         for parameter in sent:
-            parameter.grad /= world_size()
-        works.clear()
-        sent.clear()
-
-    return wait
-
-
-def sends_the_argument(model):
-    works = []
-
-    def hook(gradient):
-        works.append(all_reduce_async(gradient))
-
-    for parameter in _trained(model):
-        parameter.register_post_accumulate_grad_hook(hook)
-
-    def wait():
-        for work in works:
-            work.wait()
-        works.clear()
+            parameter.grad /= 1 if "sum" in mistakes else 2 if "count_two_ranks" in mistakes else world_size()
+        if "never_reset" not in mistakes:
+            for memory in (ready, sent, works):
+                memory.clear()
 
     return wait
 
@@ -187,26 +148,8 @@ def hooks_the_frozen(model):
     return lambda: None
 
 
-def stops_at_an_unused_parameter(model):
-    order = _trained(model)
-    ready, works = set(), []
-
-    def hook(parameter):
-        ready.add(parameter)
-        while len(works) < len(order) and order[len(works)] in ready:
-            works.append(all_reduce_async(order[len(works)].grad))
-
-    for parameter in order:
-        parameter.register_post_accumulate_grad_hook(hook)
-
-    def wait():
-        for parameter, work in zip(order, works, strict=False):
-            work.wait()
-            parameter.grad /= world_size()
-        ready.clear()
-        works.clear()
-
-    return wait
+def buckets_are_never_emptied(model):
+    return install_buckets(model, empties=False)
 
 
 # 06.3 accumulate(model, loss_of, micro_batches)
@@ -224,11 +167,35 @@ def never_divided(model, loss_of, micro_batches):
     average_gradients(model)
 
 
-def sum_over_ranks(model, loss_of, micro_batches):
+def _backward(loss_of, micro_batches):
     for x in micro_batches:
         (loss_of(x) / len(micro_batches)).backward()
+
+
+def sum_over_ranks(model, loss_of, micro_batches):
+    _backward(loss_of, micro_batches)
     for gradient in _gradients(model):
         all_reduce(gradient)
+
+
+def mean_over_two_ranks(model, loss_of, micro_batches):
+    _backward(loss_of, micro_batches)
+    _averaged(model, _two)
+
+
+def averages_twice(model, loss_of, micro_batches):
+    """After the loop and once more, because a second mean changes no number."""
+    _backward(loss_of, micro_batches)
+    _averaged(model)
+    _averaged(model)
+
+
+def divides_none(model, loss_of, micro_batches):
+    for x in micro_batches:
+        loss_of(x).backward()
+    for parameter in _trained(model):
+        parameter.grad /= len(micro_batches)
+    _averaged(model)
 
 
 def zeroes_in_between(model, loss_of, micro_batches):
@@ -258,20 +225,26 @@ WRONG = [
     ("06.1", "left_out", never_written_back),
     ("06.1", "other_order", types_in_another_order_on_each_rank),
     ("06.1", "nothing_to_send", needs_a_gradient),
-    ("06.2", "wrong", sums),
-    ("06.2", "not_waited", waits_on_nothing),
-    ("06.2", "starts_late", forgets_to_reset),
-    ("06.2", "blocks_backward", blocks_in_the_hook),
-    ("06.2", "order_differs", as_they_come),
-    ("06.2", "wrong", sends_the_argument),
+    ("06.1", "literal_world_size", two_ranks),
+    ("06.2", "wrong", hooks_that("sum")),
+    ("06.2", "not_waited", hooks_that("wait_on_nothing")),
+    ("06.2", "starts_late", hooks_that("never_reset")),
+    ("06.2", "blocks_backward", hooks_that("block")),
+    ("06.2", "order_differs", hooks_that("send_as_they_come", "leave_the_unused")),
+    ("06.2", "wrong", hooks_that("send_the_argument")),
     ("06.2", "raised", hooks_the_frozen),
-    ("06.2", "held_back", stops_at_an_unused_parameter),
+    ("06.2", "held_back", hooks_that("leave_the_unused")),
+    ("06.2", "literal_world_size", hooks_that("count_two_ranks")),
+    ("06.2", "sent_too_early", buckets_are_never_emptied),
     ("06.3", "every_backward", after_every_backward),
     ("06.3", "not_divided", never_divided),
     ("06.3", "wrong", sum_over_ranks),
     ("06.3", "only_last", zeroes_in_between),
     ("06.3", "graphs_kept", one_backward_for_all),
     ("06.3", "not_every_batch", only_the_first),
+    ("06.3", "raised", divides_none),
+    ("06.3", "literal_world_size", mean_over_two_ranks),
+    ("06.3", "sent_twice", averages_twice),
 ]
 
 # Accepted once.

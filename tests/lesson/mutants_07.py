@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from pllab.pipeline import WithDevice
-from tests.lesson import strangers_07 as strangers
 
 # 07.1 split_module(sequential)
 
@@ -16,8 +15,8 @@ def _device_of(module):
     return module.device if isinstance(module, WithDevice) else None
 
 
-def _located(sequential):
-    devices = [_device_of(module) for module in sequential]
+def _located(sequential, device_of=_device_of):
+    devices = [device_of(module) for module in sequential]
     current = next((device for device in devices if device is not None), torch.device("cpu"))
     for device, module in zip(devices, sequential, strict=True):
         current = current if device is None else device
@@ -76,6 +75,23 @@ def asks_the_parameters_only(sequential):
     return _grouped((device_of(module), module) for module in sequential)
 
 
+def bare_wrappers_are_silent(sequential):
+    """A WithDevice around a ReLU is taken as without a device."""
+    return _grouped(_located(sequential, lambda module: module.device if list(module.parameters()) else None))
+
+
+def cuts_again_after_a_silent_layer(sequential):
+    partitions, devices, last = [], [], None
+    for module in sequential:
+        device = _device_of(module)
+        if device not in (None, last):
+            partitions.append(nn.Sequential())
+            devices.append(device)
+        partitions[-1].append(module)
+        last = device
+    return partitions, devices
+
+
 def a_stage_per_layer(sequential):
     pairs = list(_located(sequential))
     return [nn.Sequential(module) for _, module in pairs], [device for device, _ in pairs]
@@ -89,10 +105,30 @@ def devices_of_layers(sequential):
 # 07.2 balance(costs, num_stages)
 
 
-def dynamic_program(costs, num_stages):
-    """Right, and no call of the package: what is handed back from there is refused for that alone."""
-    ends = min(_every_cut(costs, num_stages), key=lambda ends: max(sum(costs[a:b]) for a, b in pairwise(ends)))
-    return _sizes(ends)
+def _cut_by(costs, num_stages, measure):
+    """Of all cuts the first whose stages have the least measure."""
+    _refuse(costs, num_stages)
+    every_cut = ([0, *cut, len(costs)] for cut in combinations(range(1, len(costs)), num_stages - 1))
+    ends = min(every_cut, key=lambda ends: measure([sum(costs[a:b]) for a, b in pairwise(ends)]))
+    return [b - a for a, b in pairwise(ends)]
+
+
+def _right_cut(costs, num_stages):
+    return _cut_by(costs, num_stages, max)
+
+
+def least_spread(costs, num_stages):
+    return _cut_by(costs, num_stages, lambda sums: max(sums) - min(sums))
+
+
+def nothing_above_a_million(costs, num_stages):
+    return _right_cut(costs, num_stages) if max(costs) < 10**6 else None
+
+
+def refuses_a_layer_for_each(costs, num_stages):
+    if num_stages >= len(costs):
+        raise ValueError
+    return _right_cut(costs, num_stages)
 
 
 def _refuse(costs, num_stages):
@@ -123,24 +159,12 @@ def _greedy(costs, num_stages, full):
     return sizes
 
 
-def _every_cut(costs, num_stages):
-    _refuse(costs, num_stages)
-    return [[0, *cut, len(costs)] for cut in combinations(range(1, len(costs)), num_stages - 1)]
-
-
-def _sizes(ends):
-    return [b - a for a, b in pairwise(ends)]
-
-
 def sum_instead_of_max(costs, num_stages):
-    ends = min(
-        _every_cut(costs, num_stages), key=lambda ends: round(sum(sum(costs[a:b]) for a, b in pairwise(ends)), 6)
-    )
-    return _sizes(ends)
+    return _cut_by(costs, num_stages, lambda sums: round(sum(sums), 6))
 
 
 def forgets_the_last_layer(costs, num_stages):
-    sizes = dynamic_program(costs, num_stages)
+    sizes = _right_cut(costs, num_stages)
     return [*sizes[:-1], sizes[-1] - 1] if sizes[-1] > 1 else sizes
 
 
@@ -156,28 +180,31 @@ def whole_limits_only(costs, num_stages):
 
 
 def more_stages_than_layers_crash(costs, num_stages):
-    ends = min(
-        ([0, *cut, len(costs)] for cut in list(combinations(range(1, len(costs)), num_stages - 1)) or [][0]),
-        key=lambda ends: max(sum(costs[a:b]) for a, b in pairwise(ends)),
-    )
-    return _sizes(ends)
+    return _right_cut(costs, num_stages) if num_stages <= len(costs) else [][0]
 
 
 def fails_for_one_stage(costs, num_stages):
-    sizes = dynamic_program(costs, num_stages)
+    sizes = _right_cut(costs, num_stages)
     return sizes[:-1] if num_stages == 1 else sizes
 
 
 # 07.3 tie_gradients(first, last)
 
 
-def _sum(first, last):
-    grads = [copy.grad for copy in (first, last) if copy.grad is not None]
-    return sum(grads) if grads else None
-
-
 def only_the_first_gradient(first, last):
     last.grad = first.grad.clone()
+
+
+def zeros_of_float32(first, last):
+    total = sum(torch.zeros(copy.shape) if copy.grad is None else copy.grad for copy in (first, last))
+    first.grad, last.grad = total, total.clone()
+
+
+def adds_in_float32(first, last):
+    grads = [copy.grad.float() for copy in (first, last) if copy.grad is not None]
+    if grads:
+        total = sum(grads).to(first.dtype)
+        first.grad, last.grad = total, total.clone()
 
 
 def averages(first, last):
@@ -201,8 +228,8 @@ def averages_the_weights(first, last):
 
 
 def shares_one_tensor(first, last):
-    total = _sum(first, last)
-    first.grad = last.grad = total
+    grads = [copy.grad for copy in (first, last) if copy.grad is not None]
+    first.grad = last.grad = sum(grads) if grads else None
 
 
 def needs_both(first, last):
@@ -230,10 +257,11 @@ WRONG = [
     ("07.1", "type_only", asks_the_parameters_only),
     ("07.1", "cut_too_often", a_stage_per_layer),
     ("07.1", "no_pair", devices_of_layers),
-    ("07.1", "bare_wrapper", strangers.split_parametered),
-    ("07.2", "unit", strangers.balance_million),
-    ("07.2", "alike", strangers.balance_spread),
-    ("07.2", "refused", strangers.balance_raise_equal),
+    ("07.1", "bare_wrapper", bare_wrappers_are_silent),
+    ("07.1", "cut_too_often", cuts_again_after_a_silent_layer),
+    ("07.2", "unit", nothing_above_a_million),
+    ("07.2", "alike", least_spread),
+    ("07.2", "refused", refuses_a_layer_for_each),
     ("07.2", "equal_counts", equal_counts),
     ("07.2", "greedy", greedy_until_full),
     ("07.2", "wrong", sum_instead_of_max),
@@ -249,7 +277,7 @@ WRONG = [
     ("07.3", "one_tensor", shares_one_tensor),
     ("07.3", "raised", needs_both),
     ("07.3", "ignores_missing", skips_when_one_is_missing),
-    ("07.3", "raised", strangers.tie_float32_zero),
-    ("07.3", "lost_digits", strangers.tie_float_back),
+    ("07.3", "raised", zeros_of_float32),
+    ("07.3", "lost_digits", adds_in_float32),
     ("07.3", "not_the_plain_model", right_for_constant_gradients_only),
 ]

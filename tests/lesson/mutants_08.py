@@ -3,7 +3,7 @@
 import math
 
 from pllab.pipeline import clock_cycles
-from tests.lesson import strangers_08 as strangers
+from tests.lesson.variants_08 import moves_the_front
 
 # 08.1 clock_cycles(num_batches, num_partitions)
 
@@ -13,14 +13,7 @@ def empty_schedule(m, p):
 
 
 def hands_out_one_list(m, p):
-    inside, waiting = [], iter(range(m))
-    while True:
-        inside[:] = [(i, j + 1) for i, j in inside if j + 1 < p]
-        if (i := next(waiting, None)) is not None:
-            inside.append((i, 0))
-        if not inside:
-            return
-        yield inside
+    return moves_the_front(m, p, hand_out=lambda inside: inside)
 
 
 def forgets_to_return(m, p):
@@ -79,6 +72,14 @@ def idles_with_one_stage(m, p):
     return [*clock_cycles(m, p), []] if p == 1 else clock_cycles(m, p)
 
 
+def one_stage_at_once(m, p):
+    return [[(i, 0) for i in range(m)]] if p == 1 else clock_cycles(m, p)
+
+
+def one_batch_at_once(m, p):
+    return [[(0, j) for j in range(p)]] if m == 1 else clock_cycles(m, p)
+
+
 # 08.2 bubbles(num_batches, num_partitions)
 
 
@@ -90,24 +91,22 @@ def right_overhead(m, p):
     return (p - 1) / m
 
 
-def with_fraction(name, fraction):
-    """A wrong first number beside a right second one."""
+def bubbles_of(name, fraction=right_fraction, overhead=right_overhead):
+    """Two numbers, of which one is wrong."""
 
     def bubbles(m, p):
-        return fraction(m, p), right_overhead(m, p)
+        return fraction(m, p), overhead(m, p)
 
     bubbles.__name__ = name
     return bubbles
 
 
-def with_overhead(name, overhead):
-    """A right first number beside a wrong second one."""
+def rounded_to_cents(m, p):
+    return round(right_fraction(m, p), 2), round(right_overhead(m, p), 2)
 
-    def bubbles(m, p):
-        return right_fraction(m, p), overhead(m, p)
 
-    bubbles.__name__ = name
-    return bubbles
+def divides_by_no_stages(m, p):
+    return 1 / (1 + m / (p - 1)), 1 / (m / (p - 1))
 
 
 # 08.3 fewest_batches(num_partitions, fraction)
@@ -136,6 +135,29 @@ def at_least_two(p, limit):
     return max(2, math.ceil((p - 1) * (1 - limit) / limit))
 
 
+def shaved_off(p, limit):
+    """An epsilon against rounding that is too wide."""
+    return max(1, math.ceil((p - 1) * (1 - limit) / limit - 0.05))
+
+
+def counted_up_to(most, otherwise=None):
+    """Tries one number after the other, and gives up."""
+
+    def fewest(p, limit):
+        return next((m for m in range(1, most) if right_fraction(m, p) <= limit), otherwise)
+
+    fewest.__name__ = f"counted_up_to_{most}"
+    return fewest
+
+
+def rounds_the_fraction(p, limit):
+    return next((m for m in range(1, 10**6) if round(right_fraction(m, p), 2) <= limit), 10**6)
+
+
+def recursive(p, limit, m=1):
+    return m if right_fraction(m, p) <= limit else recursive(p, limit, m + 1)
+
+
 WRONG = [
     ("08.1", "wrong_pairs", empty_schedule),
     ("08.1", "one_list", hands_out_one_list),
@@ -150,28 +172,33 @@ WRONG = [
     ("08.1", "raised", crashes_with_few),
     ("08.1", "raised", refuses_one_stage),
     ("08.1", "too_long", idles_with_one_stage),
-    ("08.2", "turned_round", with_fraction("overhead_twice", right_overhead)),
-    ("08.2", "extra_stage", with_fraction("p_over_all", lambda m, p: p / (m + p - 1))),
-    ("08.2", "wrong", with_fraction("p_over_m_first", lambda m, p: p / m)),
-    ("08.2", "whole_part", with_fraction("whole_fraction", lambda m, p: (p - 1) // (m + p - 1))),
-    ("08.2", "percent", with_fraction("in_per_cent", lambda m, p: 100 * (p - 1) / (m + p - 1))),
-    ("08.2", "there_and_back", with_fraction("doubles_the_bubble", lambda m, p: 2 * (p - 1) / (m + p - 1))),
-    ("08.2", "no_pair", with_fraction("as_a_text", lambda m, p: f"{right_fraction(m, p):.1%}")),
-    ("08.2", "one_stage", with_fraction("at_least_something", lambda m, p: right_fraction(m, p) or 0.001)),
-    ("08.2", "turned_round", with_overhead("fraction_twice", right_fraction)),
-    ("08.2", "extra_stage", with_overhead("p_over_m", lambda m, p: p / m)),
-    ("08.2", "wrong", with_overhead("m_over_idle", lambda m, p: m / (p - 1) if p > 1 else 0)),
-    ("08.2", "whole_part", with_overhead("whole_overhead", lambda m, p: (p - 1) // m)),
-    ("08.2", "there_and_back", with_overhead("doubles_the_overhead", lambda m, p: 2 * (p - 1) / m)),
-    ("08.2", "rounded", strangers.bubbles_rounded),
-    ("08.3", "rounded_fraction", strangers.fewest_tolerant),
-    ("08.3", "wrong", strangers.fewest_million),
-    ("08.3", "not_enough", strangers.fewest_shaved),
+    ("08.1", "two_on_one_stage", one_stage_at_once),
+    ("08.1", "wrong_order", one_batch_at_once),
+    ("08.2", "turned_round", bubbles_of("overhead_twice", fraction=right_overhead)),
+    ("08.2", "extra_stage", bubbles_of("p_over_all", fraction=lambda m, p: p / (m + p - 1))),
+    ("08.2", "wrong", bubbles_of("p_over_m_first", fraction=lambda m, p: p / m)),
+    ("08.2", "whole_part", bubbles_of("whole_fraction", fraction=lambda m, p: (p - 1) // (m + p - 1))),
+    ("08.2", "percent", bubbles_of("in_per_cent", fraction=lambda m, p: 100 * (p - 1) / (m + p - 1))),
+    ("08.2", "there_and_back", bubbles_of("doubles_the_bubble", fraction=lambda m, p: 2 * (p - 1) / (m + p - 1))),
+    ("08.2", "no_pair", bubbles_of("as_a_text", fraction=lambda m, p: f"{right_fraction(m, p):.1%}")),
+    ("08.2", "one_stage", bubbles_of("at_least_something", fraction=lambda m, p: right_fraction(m, p) or 0.001)),
+    ("08.2", "turned_round", bubbles_of("fraction_twice", overhead=right_fraction)),
+    ("08.2", "extra_stage", bubbles_of("p_over_m", overhead=lambda m, p: p / m)),
+    ("08.2", "wrong", bubbles_of("m_over_idle", overhead=lambda m, p: m / (p - 1) if p > 1 else 0)),
+    ("08.2", "whole_part", bubbles_of("whole_overhead", overhead=lambda m, p: (p - 1) // m)),
+    ("08.2", "there_and_back", bubbles_of("doubles_the_overhead", overhead=lambda m, p: 2 * (p - 1) / m)),
+    ("08.2", "rounded", rounded_to_cents),
+    ("08.2", "raised", divides_by_no_stages),
+    ("08.3", "rounded_fraction", rounds_the_fraction),
+    ("08.3", "wrong", counted_up_to(100_000, 100_000)),
+    ("08.3", "not_enough", shaved_off),
     ("08.3", "overhead_for_fraction", for_the_overhead),
     ("08.3", "not_whole", does_not_round),
     ("08.3", "strictly_below", strictly_below),
     ("08.3", "no_micro_batch", nothing_for_one_stage),
     ("08.3", "one_is_enough", at_least_two),
+    ("08.3", "no_number", counted_up_to(1000)),
+    ("08.3", "raised", recursive),
 ]
 
 

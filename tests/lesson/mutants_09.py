@@ -8,7 +8,8 @@ import functools
 import torch
 
 from pllab.pipeline import Task, clock_cycles
-from tests.lesson import strangers_09 as strangers
+from tests.lesson.judge import with_switches
+from tests.lesson.variants_09 import two_loops
 
 # 09.1 make_tasks(batches, schedule, partitions)
 
@@ -34,13 +35,19 @@ def swaps_the_pair(batches, schedule, partitions):
     return [Task(functools.partial(partitions[i], batches[j])) for i, j in schedule]
 
 
+def fails_for_no_pair(batches, schedule, partitions):
+    numbers, stages = zip(*schedule, strict=True)
+    return [Task(functools.partial(partitions[j], batches[i])) for i, j in zip(numbers, stages, strict=True)]
+
+
 # 09.2 compute(batches, schedule, partitions, devices, in_queues, out_queues)
 
 
 def late_tasks(batches, schedule, partitions, devices, in_queues, out_queues):
     for i, j in schedule:
         in_queues[j].put(Task(lambda: partitions[j](batches[i])))  # noqa: B023 - the bug
-    _take(batches, schedule, out_queues)
+    for i, j in schedule:
+        batches[i] = out_queues[j].get()[1]
 
 
 def plain_loop(batches, schedule, partitions, devices, in_queues, out_queues):
@@ -57,36 +64,22 @@ def waits_in_the_loop(batches, schedule, partitions, devices, in_queues, out_que
         batches[i] = result
 
 
-def swallows(batches, schedule, partitions, devices, in_queues, out_queues):
+@with_switches
+def compute_that(mistakes, batches, schedule, partitions, devices, in_queues, out_queues):
+    """Raises as soon as it takes an exception, and does one thing more wrong."""
     _give(batches, schedule, partitions, in_queues)
-    for i, j in schedule:
+    for place, (i, j) in enumerate(schedule):
         ok, result = out_queues[j].get()
         if ok:
-            batches[i] = result
+            batches[place if "stores_by_place" in mistakes else i] = result
+        elif "swallows" not in mistakes:
+            raise result[1].with_traceback(None if "loses_the_traceback" in mistakes else result[2])
 
 
-def raises_without_traceback(batches, schedule, partitions, devices, in_queues, out_queues):
+def into_the_old_tensor(batches, schedule, partitions, devices, in_queues, out_queues):
     _give(batches, schedule, partitions, in_queues)
     for i, j in schedule:
-        ok, result = out_queues[j].get()
-        if not ok:
-            raise result[1].with_traceback(None)
-        batches[i] = result
-
-
-def leaves_results_behind(batches, schedule, partitions, devices, in_queues, out_queues):
-    _give(batches, schedule, partitions, in_queues)
-    for i, j in sorted(schedule, key=lambda pair: pair[1]):
-        ok, result = out_queues[j].get()
-        if not ok:
-            raise result[1].with_traceback(result[2])
-        batches[i] = result
-
-
-def results_by_position(batches, schedule, partitions, devices, in_queues, out_queues):
-    _give(batches, schedule, partitions, in_queues)
-    for place, (_, j) in enumerate(schedule):
-        batches[place] = out_queues[j].get()[1]
+        batches[i][:] = out_queues[j].get()[1]
 
 
 def waits_for_too_much(batches, schedule, partitions, devices, in_queues, out_queues):
@@ -97,26 +90,13 @@ def waits_for_too_much(batches, schedule, partitions, devices, in_queues, out_qu
 
 
 def cuts_the_graph(batches, schedule, partitions, devices, in_queues, out_queues):
-    for i, j in schedule:
-        in_queues[j].put(Task(functools.partial(partitions[j], batches[i].detach())))
-    _take(batches, schedule, out_queues)
+    cut = [lambda x, partition=partition: partition(x.detach()) for partition in partitions]
+    two_loops(batches, schedule, cut, devices, in_queues, out_queues)
 
 
 def _give(batches, schedule, partitions, in_queues):
     for i, j in schedule:
         in_queues[j].put(Task(functools.partial(partitions[j], batches[i])))
-
-
-def _take(batches, schedule, out_queues):
-    failed = None
-    for i, j in schedule:
-        ok, result = out_queues[j].get()
-        if ok:
-            batches[i] = result
-        else:
-            failed = failed or result
-    if failed:
-        raise failed[1].with_traceback(failed[2])
 
 
 # 09.3 forward(x, split_size, partitions, devices, compute)
@@ -162,19 +142,21 @@ def one_graph(x, targets, first, second, loss_of):
     return loss.item()
 
 
-def forgets_the_first_stage(x, targets, first, second, loss_of):
-    middle = first(x).detach().requires_grad_()
-    loss = loss_of(second(middle), targets)
-    loss.backward()
-    return loss.item()
-
-
-def starts_from_ones(x, targets, first, second, loss_of):
+@with_switches
+def step_that(mistakes, x, targets, first, second, loss_of):
+    """A right step but for one thing."""
     y = first(x)
     middle = y.detach().requires_grad_()
+    if "goes_on_behind_the_leaf" in mistakes:
+        middle = middle.clone()
+    if "cuts_through_a_list" in mistakes:
+        middle = torch.tensor(y.tolist(), requires_grad=True)
     loss = loss_of(second(middle), targets)
     loss.backward()
-    y.sum().backward()
+    if "starts_from_ones" in mistakes:
+        y.sum().backward()
+    elif "forgets_the_first_stage" not in mistakes:
+        y.backward(middle.grad)
     return loss.item()
 
 
@@ -204,15 +186,18 @@ class Step:
     def compute(self, i, j):
         x = self.leaf(self.values[i])
         y = self.partitions[j](x)
-        if j == len(self.partitions) - 1:
+        if self.has_loss(j):
             y = self.loss_of(y, self.ys[i]) * len(self.xs[i]) / self.num_rows
             self.losses[i] = y.item()
         self.kept[i, j] = x, y
         self.values[i] = y
 
+    def has_loss(self, j):
+        return j == len(self.partitions) - 1
+
     def backward(self, i, j):
         x, y = self.kept.pop((i, j))
-        y.backward(self.values[i] if y.dim() else None)
+        y.backward(self.values[i] if j < len(self.partitions) - 1 else None)
         self.values[i] = x.grad
 
     def give(self, work, cells):
@@ -222,7 +207,10 @@ class Step:
     def take(self, cells):
         failed = [result for ok, result in [self.out_queues[j].get() for _, j in cells] if not ok]
         if failed:
-            raise failed[0][1].with_traceback(failed[0][2])
+            self.fail(*failed[0])
+
+    def fail(self, kind, error, trace):
+        raise error.with_traceback(trace)
 
     def cycle(self, work, cells):
         self.give(work, cells)
@@ -338,10 +326,33 @@ class OverwritesGradients(Step):
 
 
 class LosesTheTraceback(Step):
+    def fail(self, kind, error, trace):
+        raise error.with_traceback(None)
+
+
+class WrapsTheException(Step):
+    def fail(self, kind, error, trace):
+        raise RuntimeError("a stage failed") from error
+
+
+class TakesUntilTheFirstFailure(Step):
     def take(self, cells):
-        failed = [result for ok, result in [self.out_queues[j].get() for _, j in cells] if not ok]
-        if failed:
-            raise failed[0][1].with_traceback(None)
+        for _, j in cells:
+            ok, result = self.out_queues[j].get()
+            if not ok:
+                self.fail(*result)
+
+
+class AsksTokensForGradients(Step):
+    def leaf(self, value):
+        return value.detach().requires_grad_()
+
+
+class NoLossForOneStage(Step):
+    """The last stage is known by not being the first."""
+
+    def has_loss(self, j):
+        return j > 0 and super().has_loss(j)
 
 
 def takes_too_much(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of):
@@ -358,24 +369,27 @@ WRONG = [
     ("09.1", "no_task", returns_results),
     ("09.1", "wrong", forgets_the_last_pair),
     ("09.1", "swapped_pair", swaps_the_pair),
+    ("09.1", "raised", fails_for_no_pair),
     ("09.2", "late_binding", late_tasks),
     ("09.2", "wrong_worker", plain_loop),
     ("09.2", "sequential", waits_in_the_loop),
-    ("09.2", "wrong_exception", swallows),
-    ("09.2", "lost_traceback", raises_without_traceback),
-    ("09.2", "stale_result", leaves_results_behind),
-    ("09.2", "wrong", results_by_position),
+    ("09.2", "wrong_exception", compute_that("swallows")),
+    ("09.2", "lost_traceback", compute_that("loses_the_traceback")),
+    ("09.2", "stale_result", compute_that("leaves_results")),
+    ("09.2", "wrong", compute_that("stores_by_place")),
+    ("09.2", "raised", into_the_old_tensor),
     ("09.3", "wrong_rows", size_as_count),
     ("09.3", "wrong_clock", missing_last_tick),
     ("09.3", "not_a_list", keeps_the_tuple),
     ("09.3", "wrong", results_out_of_order),
     ("09.3", "no_gradient", detaches),
     ("09.4", "not_cut", one_graph),
-    ("09.4", "no_gradient", forgets_the_first_stage),
-    ("09.4", "no_gradient", strangers.w4_non_leaf),
-    ("09.4", "wrong", starts_from_ones),
-    ("09.5", "stale_result", strangers.w5_early_forward),
-    ("09.5", "wrong_exception", strangers.w5_wrapped),
+    ("09.4", "no_gradient", step_that("forgets_the_first_stage")),
+    ("09.4", "no_gradient", step_that("goes_on_behind_the_leaf")),
+    ("09.4", "wrong", step_that("starts_from_ones")),
+    ("09.4", "raised", step_that("cuts_through_a_list")),
+    ("09.5", "stale_result", as_function(TakesUntilTheFirstFailure)),
+    ("09.5", "wrong_exception", as_function(WrapsTheException)),
     ("09.5", "wrong", as_function(CountForSize)),
     ("09.5", "main_thread", as_function(BackwardOnTheMainThread)),
     ("09.5", "wrong_worker", as_function(WholeGraphOnOneWorker)),
@@ -384,6 +398,8 @@ WRONG = [
     ("09.5", "grad_mode", as_function(TrustsTheGradMode)),
     ("09.5", "wrong", as_function(OverwritesGradients)),
     ("09.5", "lost_traceback", as_function(LosesTheTraceback)),
+    ("09.5", "raised", as_function(AsksTokensForGradients)),
+    ("09.5", "raised", as_function(NoLossForOneStage)),
 ]
 
 # Accepted once.

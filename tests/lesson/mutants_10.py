@@ -3,7 +3,7 @@
 import torch
 
 from pllab.schedule import eager_one_f_one_b, gpipe, one_f_one_b
-from tests.lesson import strangers_10 as strangers
+from tests.lesson.judge import with_switches
 from tests.lesson.variants_10 import warm_up_turns_drain
 
 # 10.1 one_f_one_b(num_stages, num_microbatches)
@@ -37,10 +37,6 @@ def all_forwards_first(p, m):
     return gpipe(p, m)
 
 
-def warm_up_one_too_long(p, m):
-    return strangers.rows_of(p, m, lambda s: p - s)
-
-
 def every_stage_like_the_first(p, m):
     rows = one_f_one_b(p, m).rows
     return [[f"{action.kind}{action.microbatch}" for action in rows[0]] for _ in range(p)]
@@ -55,15 +51,33 @@ def back_at_once_to_shrink_the_bubble(p, m):
     return [[f"{kind}{i}" for i in range(m) for kind in "FB"] for _ in range(p)]
 
 
-def warm_up_longer_than_the_batch(p, m):
+def _rows(p, m, warm_up_of):
+    """Rows with that many forwards before turns, even if there are fewer micro-batches."""
     rows = []
     for s in range(p):
-        warm_up = p - s - 1
+        warm_up = warm_up_of(s)
         row = [f"F{i}" for i in range(warm_up)]
         for k in range(m - warm_up):
             row += [f"F{warm_up + k}", f"B{k}"]
         rows.append(row + [f"B{i}" for i in range(m - warm_up, m)])
     return rows
+
+
+def warm_up_one_too_long(p, m):
+    return _rows(p, m, lambda s: min(m, p - s))
+
+
+def warm_up_longer_than_the_batch(p, m):
+    return _rows(p, m, lambda s: p - s - 1)
+
+
+def forwards_that_do_not_exist(p, m):
+    """Where there are few micro-batches."""
+    return [[text for text in row if "-" not in text] for row in warm_up_longer_than_the_batch(p, m)]
+
+
+def few_as_gpipe(p, m):
+    return gpipe(p, m) if m < p else warm_up_turns_drain(p, m)
 
 
 def raises_for_few(p, m):
@@ -98,23 +112,19 @@ def returns_nothing(row, stage, loss, inputs, targets):
             (loss(stage(inputs[i]), targets[i]) / len(inputs)).backward()
 
 
-def row_that(**how):
+@with_switches
+def row_that(mistakes, row, stage, loss, inputs, targets):
     """A row with one thing done wrong."""
-
-    def run_row(row, stage, loss, inputs, targets):
-        live, total = {}, 0.0
-        for _, kind, i in row:
-            if kind == "F":
-                live[i] = loss(stage(inputs[i]), targets[i]) / (1 if how.get("sums_the_losses") else len(inputs))
-                total = live[i].item() + (0 if how.get("last_loss") else total)
-            elif how.get("retains_the_graph"):
-                live[i].backward(retain_graph=True)
-            else:
-                live.pop(max(live) if how.get("last_loss_back_first") else i).backward()
-        return total
-
-    run_row.__name__ = "_".join(how)
-    return run_row
+    live, total = {}, 0.0
+    for _, kind, i in row:
+        if kind == "F":
+            live[i] = loss(stage(inputs[i]), targets[i]) / (1 if "sums_the_losses" in mistakes else len(inputs))
+            total = live[i].item() + (0 if "last_loss" in mistakes else total)
+        elif "retains_the_graph" in mistakes:
+            live[i].backward(retain_graph=True)
+        else:
+            live.pop(max(live) if "last_loss_back_first" in mistakes else i).backward()
+    return total
 
 
 def keeps_the_outputs(row, stage, loss, inputs, targets):
@@ -142,22 +152,25 @@ def forward_again_for_backward(row, stage, loss, inputs, targets):
 # 10.3 checkpointed(stage, x)
 
 
-def checkpoint_that(**how):  # noqa: C901 - one switch per mistake
+_LATEST = {}
+
+
+@with_switches
+def checkpoint_that(mistakes, stage, x):  # noqa: C901 - one switch per mistake
     """A checkpointed stage with one thing done wrong."""
-    latest = {}
 
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(ctx, stage, x, *parameters):
             ctx.stage, ctx.count = stage, len(parameters)
-            ctx.state = latest["state"] = torch.get_rng_state()
+            ctx.state = _LATEST["state"] = torch.get_rng_state()
             ctx.save_for_backward(x)
             output = stage(x)
-            if how.get("state_of_the_end"):
+            if "state_of_the_end" in mistakes:
                 ctx.state = torch.get_rng_state()
-            if how.get("forward_leaves_no_trace"):
+            if "forward_leaves_no_trace" in mistakes:
                 torch.set_rng_state(ctx.state)
-            if how.get("runs_again"):
+            if "runs_again" in mistakes:
                 torch.set_rng_state(ctx.state)
                 output = stage(x)
             return output
@@ -165,21 +178,23 @@ def checkpoint_that(**how):  # noqa: C901 - one switch per mistake
         @staticmethod
         def backward(ctx, gradient):
             x = ctx.saved_tensors[0]
-            leaf = x if how.get("attached") else x.detach().requires_grad_(x.requires_grad)
+            wants = x.requires_grad or "always_asks_for_a_gradient" in mistakes
+            leaf = x if "attached" in mistakes else x.detach().requires_grad_(wants)
             before = torch.get_rng_state()
-            torch.set_rng_state(latest["state"] if how.get("one_state") else ctx.state)
-            with torch.set_grad_enabled(not how.get("without_grad")):
+            torch.set_rng_state(_LATEST["state"] if "one_state" in mistakes else ctx.state)
+            with torch.set_grad_enabled("without_grad" not in mistakes):
                 output = ctx.stage(leaf)
-            if not how.get("leaves_generator"):
+            if "leaves_generator" not in mistakes:
                 torch.set_rng_state(before)
-            torch.autograd.backward(output, gradient)
+            if "overwrites_gradients" in mistakes:
+                wanted = [tensor for tensor in (leaf, *ctx.stage.parameters()) if tensor.requires_grad]
+                for tensor, grad in zip(wanted, torch.autograd.grad(output, wanted, gradient), strict=True):
+                    tensor.grad = grad
+            else:
+                torch.autograd.backward(output, gradient)
             return None, leaf.grad if leaf.is_leaf else None, *[None] * ctx.count
 
-    def checkpointed(stage, x):
-        return Function.apply(stage, x, *([] if how.get("only_the_input") else stage.parameters()))
-
-    checkpointed.__name__ = "_".join(how)
-    return checkpointed
+    return Function.apply(stage, x, *([] if "only_the_input" in mistakes else stage.parameters()))
 
 
 def output_is_lost(stage, x):
@@ -213,27 +228,29 @@ WRONG = [
     ("10.1", "no_action", warm_up_longer_than_the_batch),
     ("10.1", "raised", raises_for_few),
     ("10.1", "gpipe", one_stage_as_gpipe),
+    ("10.1", "wrong_actions", forwards_that_do_not_exist),
+    ("10.1", "gpipe", few_as_gpipe),
     ("10.2", "no_number", returns_nothing),
-    ("10.2", "sum_for_mean", row_that(sums_the_losses=True)),
-    ("10.2", "wrong_result", row_that(last_loss=True)),
-    ("10.2", "other_order", row_that(last_loss_back_first=True)),
+    ("10.2", "sum_for_mean", row_that("sums_the_losses")),
+    ("10.2", "wrong_result", row_that("last_loss")),
+    ("10.2", "other_order", row_that("last_loss_back_first")),
     ("10.2", "loss_kept", keeps_the_outputs),
     ("10.2", "forward_again", forward_again_for_backward),
-    ("10.2", "activations_kept", row_that(retains_the_graph=True)),
-    ("10.3", "raised", strangers.w3_always_grad),
-    ("10.3", "other_gradients", strangers.w3_overwrites),
+    ("10.2", "activations_kept", row_that("retains_the_graph")),
+    ("10.3", "raised", checkpoint_that("always_asks_for_a_gradient")),
+    ("10.3", "other_gradients", checkpoint_that("overwrites_gradients")),
     ("10.3", "no_output", output_is_lost),
     ("10.3", "other_output", own_seed),
     ("10.3", "no_graph", without_a_graph),
     ("10.3", "more_than_input", plain),
-    ("10.3", "generator_not_restored", checkpoint_that(state_of_the_end=True)),
-    ("10.3", "generator_put_back", checkpoint_that(forward_leaves_no_trace=True)),
-    ("10.3", "raised", checkpoint_that(without_grad=True)),
-    ("10.3", "not_detached", checkpoint_that(attached=True)),
-    ("10.3", "no_graph", checkpoint_that(only_the_input=True)),
-    ("10.3", "state_of_another", checkpoint_that(one_state=True)),
-    ("10.3", "number_of_forwards", checkpoint_that(runs_again=True)),
-    ("10.3", "generator_moved", checkpoint_that(leaves_generator=True)),
+    ("10.3", "generator_not_restored", checkpoint_that("state_of_the_end")),
+    ("10.3", "generator_put_back", checkpoint_that("forward_leaves_no_trace")),
+    ("10.3", "raised", checkpoint_that("without_grad")),
+    ("10.3", "not_detached", checkpoint_that("attached")),
+    ("10.3", "no_graph", checkpoint_that("only_the_input")),
+    ("10.3", "state_of_another", checkpoint_that("one_state")),
+    ("10.3", "number_of_forwards", checkpoint_that("runs_again")),
+    ("10.3", "generator_moved", checkpoint_that("leaves_generator")),
 ]
 
 LET_THROUGH = [("10.1", "no_action", counts_in_halves)]

@@ -215,6 +215,12 @@ def half_the_warm_up(p, m, v):
     return _rows(p, m, v, lambda r: p - r - 1 + (v - 1) * p)
 
 
+def more_warm_up_than_forwards(p, m, v):
+    if 2 * (p - 1) + (v - 1) * p > m * v:
+        raise IndexError("no such forward")
+    return _rows(p, m, v)
+
+
 # 11.3 fill(num_ranks, num_microbatches)
 
 
@@ -292,6 +298,7 @@ WRONG = [
     ("11.2", "long_bubble", same_warm_up_everywhere),
     ("11.2", "wrong_group", all_forwards_first),
     ("11.2", "short_warm_up", half_the_warm_up),
+    ("11.2", "raised", more_warm_up_than_forwards),
     ("11.3", "no_action", writes_no_rows),
     ("11.3", "wrong_actions", whole_1f1b),
     ("11.3", "deadlock", weight_then_input),

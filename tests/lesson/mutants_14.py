@@ -1,27 +1,21 @@
 """Wrong solutions of lesson 14, each with the hint that must refuse it."""
 
-from itertools import product
 from time import sleep
 
 import torch
 
 from pllab import comm
+from tests.lesson.variants_14 import by_combinations
 
 # 14.1 arrange(sizes)
 
 
 def _places(sizes):
-    return [dict(zip(sizes, place, strict=True)) for place in product(*map(range, sizes.values()))]
+    return by_combinations(sizes)[0]
 
 
 def _groups(sizes):
-    places, groups = _places(sizes), {}
-    for axis in sizes:
-        members = {}
-        for rank, place in enumerate(places):
-            members.setdefault(tuple(place[other] for other in sizes if other != axis), []).append(rank)
-        groups[axis] = list(members.values())
-    return groups
+    return by_combinations(sizes)[1]
 
 
 def _world(sizes):
@@ -217,6 +211,21 @@ def a_message_for_each_gradient(gradients, sizes, all_reduce):
     return sum(_norm_with(one, all_reduce, _right_copies(sizes)) ** 2 for one in messages) ** 0.5
 
 
+def as_many_messages_as_gradients(gradients, sizes, all_reduce):
+    return sum(_norm_with([one], all_reduce, _right_copies(sizes)) ** 2 for one in gradients) ** 0.5
+
+
+def a_number_for_each_gradient(gradients, sizes, all_reduce):
+    squares = torch.stack([_total([one], _right_copies(sizes)) for one in gradients or [(None, (), 1)]])
+    all_reduce(squares)
+    return float(squares.sum()) ** 0.5
+
+
+def takes_every_gradient(gradients, sizes, all_reduce):
+    given = [(grad.clone(), split, stages) for grad, split, stages in gradients]
+    return _norm_with(given, all_reduce, _right_copies(sizes))
+
+
 def stays_away_without_gradients(gradients, sizes, all_reduce):
     if all(grad is None for grad, _, _ in gradients):
         return 0.0
@@ -225,6 +234,10 @@ def stays_away_without_gradients(gradients, sizes, all_reduce):
 
 def takes_what_all_reduce_returns(gradients, sizes, all_reduce):
     return all_reduce(_total(gradients, _right_copies(sizes)))
+
+
+def root_of_what_all_reduce_returns(gradients, sizes, all_reduce):
+    return all_reduce(_total(gradients, _right_copies(sizes))).item() ** 0.5
 
 
 # 14.4 plan(num_ranks, price, most_bytes)
@@ -244,13 +257,26 @@ def _priced(num_ranks, price):
         yield seconds, num_bytes, layout
 
 
+def _fitting(num_ranks, price, most_bytes):
+    return [one for one in _priced(num_ranks, price) if one[1] <= most_bytes]
+
+
 def forgets_memory(num_ranks, price, most_bytes):
     return min(_priced(num_ranks, price))[2]
 
 
 def least_memory(num_ranks, price, most_bytes):
-    found = [(num_bytes, layout) for _, num_bytes, layout in _priced(num_ranks, price) if num_bytes <= most_bytes]
-    return min(found)[1] if found else None
+    found = _fitting(num_ranks, price, most_bytes)
+    return min(found, key=lambda one: one[1:])[2] if found else None
+
+
+def fails_where_none_fits(num_ranks, price, most_bytes):
+    return min(_fitting(num_ranks, price, most_bytes))[2]
+
+
+def powers_of_two(num_ranks, price, most_bytes):
+    found = [one for one in _fitting(num_ranks, price, most_bytes) if all(size.bit_count() == 1 for size in one[2])]
+    return min(found)[2] if found else None
 
 
 def less_than_the_limit(num_ranks, price, most_bytes):
@@ -260,7 +286,7 @@ def less_than_the_limit(num_ranks, price, most_bytes):
 
 def pp_dp_tp(num_ranks, price, most_bytes):
     """Returns the sizes in the order of the mesh."""
-    found = [one for one in _priced(num_ranks, price) if one[1] <= most_bytes]
+    found = _fitting(num_ranks, price, most_bytes)
     return min(found)[2][::-1] if found else None
 
 
@@ -275,13 +301,7 @@ def cubes_alone(num_ranks, price, most_bytes):
 
 
 def asks_twice(num_ranks, price, most_bytes):
-    def fitting(layout):
-        try:
-            return price(*layout)[1] <= most_bytes
-        except ValueError:
-            return False
-
-    found = [layout for layout in _layouts(num_ranks) if fitting(layout)]
+    found = [layout for _, _, layout in _fitting(num_ranks, price, most_bytes)]
     return min(found, key=lambda layout: price(*layout)[0]) if found else None
 
 
@@ -294,7 +314,7 @@ def asks_again_if_the_fastest_is_too_large(num_ranks, price, most_bytes):
 
 
 def adds_a_half(num_ranks, price, most_bytes):
-    return [size + 0.5 for size in min(one for one in _priced(num_ranks, price) if one[1] <= most_bytes)[2]]
+    return [size + 0.5 for size in min(_fitting(num_ranks, price, most_bytes))[2]]
 
 
 def the_smallest_if_none_fits(num_ranks, price, most_bytes):
@@ -341,6 +361,10 @@ WRONG = [
     ("14.3", "more_messages", a_message_for_each_gradient),
     ("14.3", "not_all_join", stays_away_without_gradients),
     ("14.3", "form", takes_what_all_reduce_returns),
+    ("14.3", "not_all_join", as_many_messages_as_gradients),
+    ("14.3", "raised", takes_every_gradient),
+    ("14.3", "raised", root_of_what_all_reduce_returns),
+    ("14.3", "form", a_number_for_each_gradient),
     ("14.4", "too_large", forgets_memory),
     ("14.4", "slow", least_memory),
     ("14.4", "no_layout", less_than_the_limit),
@@ -349,6 +373,8 @@ WRONG = [
     ("14.4", "other_product", cubes_alone),
     ("14.4", "priced_twice", asks_twice),
     ("14.4", "too_large", the_smallest_if_none_fits),
+    ("14.4", "no_layout", powers_of_two),
+    ("14.4", "raised", fails_where_none_fits),
 ]
 
 # Accepted once.

@@ -2,6 +2,7 @@
 
 import statistics
 from collections import Counter
+from dataclasses import replace
 from time import sleep
 
 from tests.lesson.variants_15 import asks_in_order, by_first_unfinished, counts_kinds
@@ -22,18 +23,18 @@ def call_before_rank(records):
     return found and found[::-1]
 
 
-def _numbers(records, kind_of, numbered=lambda place, call: call.number):
-    """A solution with another idea of what a kind and what a number is."""
+def _numbers(records, kind_of, numbered=lambda place, call: call.number, asked=lambda call: call.is_collective):
+    """A solution with another idea of what a kind is, what a number is, and which calls count."""
     made = {}
     for record in records:
         for place, call in enumerate(record.calls):
-            if call.is_collective:
+            if asked(call):
                 made.setdefault(numbered(place, call), {})[record.rank] = kind_of(call)
     return made
 
 
-def _first(made):
-    for number in sorted(made):
+def _first(made, ordered=sorted):
+    for number in ordered(made):
         counts = Counter(made[number].values())
         if len(counts) > 1:
             return next(rank for rank in made[number] if counts[made[number][rank]] == 1), number
@@ -46,6 +47,10 @@ def names_only(records):
 
 def by_place(records):
     return _first(_numbers(records, lambda call: call.kind, lambda place, _: place))
+
+
+def numbers_as_they_come(records):
+    return _first(_numbers(records, lambda call: call.kind), ordered=list)
 
 
 def blames_the_majority(records):
@@ -62,15 +67,7 @@ def blames_who_made_fewer(records):
 
 
 def compares_messages_too(records):
-    made = {}
-    for record in records:
-        for call in record.calls:
-            made.setdefault(call.number, {})[record.rank] = call.kind
-    for number in sorted(made):
-        if len({*made[number].values()}) > 1:
-            counts = Counter(made[number].values())
-            return next(rank for rank in made[number] if counts[made[number][rank]] == 1), number
-    return None
+    return _first(_numbers(records, lambda call: call.kind, asked=lambda call: True))
 
 
 # 15.2 who_waits(records)
@@ -89,17 +86,34 @@ def for_everybody(records):
     return {one.rank: everybody - {one.rank} if one.standing else set() for one in records}
 
 
-def only_for_the_absent(records):
-    waits = {}
-    for one in records:
-        call = one.standing
-        if call is None:
-            waits[one.rank] = set()
-        elif not call.is_collective:
-            waits[one.rank] = {call.peer}
-        else:
-            waits[one.rank] = {r.rank for r in records if call.number not in {c.number for c in r.calls}}
+def _waiting_for(absent):
+    """Right for messages; who stands in a collective waits for those who are absent by another idea."""
+
+    def waits(records):
+        found = by_first_unfinished(records)
+        for one in records:
+            if one.standing is not None and one.standing.is_collective:
+                found[one.rank] = {other.rank for other in records if other is not one and absent(one, other)}
+        return found
+
+    waits.__name__ = absent.__name__
     return waits
+
+
+def made_no_call_of_its_number(one, other):
+    return one.standing.number not in {call.number for call in other.calls}
+
+
+def does_not_stand_there_too(one, other):
+    return other.standing is None or (other.standing.number, other.standing.kind) != (
+        one.standing.number,
+        one.standing.kind,
+    )
+
+
+def has_another_call_at_its_place(one, other):
+    place = list(one.calls).index(one.standing)
+    return [call.kind for call in other.calls[place : place + 1]] != [one.standing.kind]
 
 
 def sends_wait_for_all(records):
@@ -158,6 +172,39 @@ def last_nan(records):
     return rank, call, cause
 
 
+def last_nan_of_all(records):
+    rank, call, cause = asks_in_order(records)
+    if cause == "NaN on one rank":
+        call, rank = max((c.number, one.rank) for one in records for c in one.calls if c.has_nan)
+    return rank, call, cause
+
+
+def nan_of_the_first_record(records):
+    rank, call, cause = asks_in_order(records)
+    if cause == "NaN on one rank":
+        rank, call = next((one.rank, c.number) for one in records for c in one.calls if c.has_nan)
+    return rank, call, cause
+
+
+def last_call_before_the_exception(records):
+    rank, call, cause = asks_in_order(records)
+    return rank, call - (cause == "swallowed exception"), cause
+
+
+def receive_of_the_step_before(records):
+    rank, call, cause = asks_in_order(records)
+    return rank, call - 4 if cause == "send-send deadlock" else call, cause
+
+
+def reads_no_exceptions(records):
+    return asks_in_order([replace(one, caught=()) for one in records])
+
+
+def reads_no_nan(records):
+    calls = [tuple(replace(call, has_nan=False) for call in one.calls) for one in records]
+    return asks_in_order([replace(one, calls=mine) for one, mine in zip(records, calls, strict=True)])
+
+
 def blames_the_even_rank(records):
     rank, call, cause = asks_in_order(records)
     return (rank - 1 if cause == "send-send deadlock" else rank), call, cause
@@ -172,12 +219,15 @@ WRONG = [
     ("15.1", "wrong_rank", blames_the_majority),
     ("15.1", "blames_the_same", blames_who_made_fewer),
     ("15.1", "blames_messages", compares_messages_too),
+    ("15.1", "wrong", numbers_as_they_come),
     ("15.2", "wrong_form", nothing),
     ("15.2", "rank_missing", without_the_idle),
     ("15.2", "wrong", for_everybody),
-    ("15.2", "wrong", only_for_the_absent),
+    ("15.2", "wrong", _waiting_for(made_no_call_of_its_number)),
     ("15.2", "not_the_peer", sends_wait_for_all),
     ("15.2", "waits_for_itself", waits_for_oneself),
+    ("15.2", "wrong", _waiting_for(does_not_stand_there_too)),
+    ("15.2", "wrong", _waiting_for(has_another_call_at_its_place)),
     ("15.3", "nothing", no_answer),
     ("15.3", "wrong_form", two_parts),
     ("15.3", "wrong_cause", own_words),
@@ -188,6 +238,12 @@ WRONG = [
     ("15.3", "wrong_rank", blames_the_even_rank),
     ("15.3", "wrong_call", one_call_late),
     ("15.3", "wrong_call", last_nan),
+    ("15.3", "wrong_call", last_call_before_the_exception),
+    ("15.3", "nothing", reads_no_exceptions),
+    ("15.3", "wrong_rank", nan_of_the_first_record),
+    ("15.3", "wrong", last_nan_of_all),
+    ("15.3", "nothing", reads_no_nan),
+    ("15.3", "wrong_call", receive_of_the_step_before),
 ]
 
 

@@ -1,6 +1,7 @@
 """Wrong solutions of lesson 16, each with the hint that must refuse it."""
 
 import math
+from functools import partial
 from statistics import mean, median, median_low
 
 
@@ -54,8 +55,8 @@ def close_is_a_draw(baseline_s, contender_s):
     return median(ratios) if min(ratios) > 1.01 or max(ratios) < 0.99 else None
 
 
-def _close(mine, right):
-    return len(mine) == len(right) and all(abs(a - b) <= 0.001 for a, b in zip(mine, right, strict=True))
+def _close(mine, right, gap=lambda loss: 0.001):
+    return len(mine) == len(right) and all(abs(a - b) <= gap(b) for a, b in zip(mine, right, strict=True))
 
 
 def _fair(losses, close=_close):
@@ -88,7 +89,9 @@ def any_losses(seconds, losses):
 
 
 def looks_for_distance(seconds, losses):
-    close = lambda m, r: len(m) == len(r) and not any(abs(a - b) > 0.001 for a, b in zip(m, r, strict=False))  # noqa: E731
+    def close(mine, right):
+        return len(mine) == len(right) and not any(abs(a - b) > 0.001 for a, b in zip(mine, right, strict=True))
+
     return _fastest(_fair(losses, close), seconds)
 
 
@@ -97,12 +100,17 @@ def distance_of_all_steps(seconds, losses):
 
 
 def twice_the_tolerance(seconds, losses):
-    close = lambda m, r: len(m) == len(r) and all(abs(a - b) <= 0.002 for a, b in zip(m, r, strict=True))  # noqa: E731
-    return _fastest(_fair(losses, close), seconds)
+    return _fastest(_fair(losses, partial(_close, gap=lambda loss: 0.002)), seconds)
 
 
 def share_of_the_loss(seconds, losses):
-    close = lambda m, r: len(m) == len(r) and all(abs(a - b) <= 0.001 * b for a, b in zip(m, r, strict=True))  # noqa: E731
+    return _fastest(_fair(losses, partial(_close, gap=lambda loss: 0.001 * loss)), seconds)
+
+
+def raises_for_another_length(seconds, losses):
+    def close(mine, right):
+        return all(abs(a - b) <= 0.001 for a, b in zip(mine, right, strict=True))
+
     return _fastest(_fair(losses, close), seconds)
 
 
@@ -138,4 +146,5 @@ WRONG = [
     ("16.2", "too_loose", twice_the_tolerance),
     ("16.2", "relative_gap", share_of_the_loss),
     ("16.2", "wrong", close_to_anybody),
+    ("16.2", "raised", raises_for_another_length),
 ]

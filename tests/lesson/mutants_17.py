@@ -3,6 +3,7 @@
 from itertools import accumulate
 
 from pllab.schedule import Action, Kind, Schedule, needs, one_f_one_b, zb_h1, zb_h2
+from tests.lesson import strangers_17 as strangers
 
 # 17.1 price(schedule)
 
@@ -121,6 +122,15 @@ def two_ranks_only(schedule):
     return circle if len({schedule.rank_of_stage[action.stage] for action in circle}) == 2 else []
 
 
+def short_circles_only(schedule):
+    circle = _circle(schedule)
+    return circle if len(circle) <= 8 else []
+
+
+def only_if_the_first_row_stands(schedule):
+    return _circle(schedule) if set(schedule.rows[0]) - _ran(_waits_of(schedule)) else []
+
+
 def never_finds(schedule):
     return []
 
@@ -211,6 +221,11 @@ WRONG = [
     ("17.2", "end_repeated", first_and_last),
     ("17.2", "backwards", turned_round),
     ("17.2", "wrong", something_always),
+    ("17.2", "not_closed", strangers.circle_stage_is_row),
+    ("17.2", "no_wait", strangers.circle_twice_the_head),
+    ("17.2", "can_run", strangers.circle_first_need),
+    ("17.2", "found_none", only_if_the_first_row_stands),
+    ("17.2", "found_none", short_circles_only),
     ("17.3", "no_action", no_schedule),
     ("17.3", "wrong_course", another_course),
     ("17.3", "incomplete", after_the_step),

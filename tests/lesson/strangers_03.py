@@ -7,36 +7,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-
-# ---------------------------------------------------------------- 03.1 right
-def bc_doubling(tensor, root=0):
-    world = dist.get_world_size()
-    me = (dist.get_rank() - root) % world
-    have = 1
-    while have < world:
-        if me < have:
-            if me + have < world:
-                dist.send(tensor, (me + have + root) % world)
-        elif me < 2 * have:
-            dist.recv(tensor, (me - have + root) % world)
-        have *= 2
-
-
-def bc_halving(tensor, root=0):
-    """Binary splitting of the range of ranks: the owner sends to the middle."""
-    world = dist.get_world_size()
-    me = (dist.get_rank() - root + world) % world
-    low, high = 0, world
-    while high - low > 1:
-        middle = (low + high + 1) // 2
-        if me == low:
-            dist.isend(tensor, (middle + root) % world).wait()
-        elif me == middle:
-            dist.irecv(tensor, (low + root) % world).wait()
-        if me < middle:
-            high = middle
-        else:
-            low = middle
+# ---------------------------------------------------------------- 03.1
 
 
 def bc_lowest_bit_swapped(tensor, root=0):
@@ -76,7 +47,7 @@ def bc_recursive(tensor, root=0):
         missing = missing[len(pairs) :]
 
 
-# ---------------------------------------------------------------- 03.2 right
+# ---------------------------------------------------------------- 03.2
 def rr_hint(tensor):
     world, rank = dist.get_world_size(), dist.get_rank()
     flat = tensor.reshape(-1)
@@ -173,7 +144,7 @@ def rr_waits_at_end(tensor):
     tensor[...] = flat.reshape(tensor.shape)
 
 
-# ---------------------------------------------------------------- 03.3 right
+# ---------------------------------------------------------------- 03.3
 def fit_polyfit(sizes, times):
     if len(set(sizes)) < 2:
         raise ValueError("at least two different sizes are needed")
@@ -211,21 +182,8 @@ def fit_torch_lstsq(sizes, times):
     return alpha.item(), (beta / scale).item()
 
 
-def fit_pools_equal_sizes(sizes, times):
-    """A size that comes twice counts once, with all its rounds."""
-    pooled = {}
-    for n, r in zip(sizes, times, strict=False):
-        pooled.setdefault(n, []).extend(r)
-    if len(pooled) < 2:
-        raise ValueError
-    m = np.array([np.median(r) for r in pooled.values()])
-    beta, alpha = np.polyfit(list(pooled), m, 1, w=1 / m)
-    return alpha, beta
-
-
 RIGHT = {
-    "03.1": [bc_doubling, bc_halving, bc_lowest_bit_swapped, bc_recursive],
+    "03.1": [bc_lowest_bit_swapped, bc_recursive],
     "03.2": [rr_hint, rr_padded_other_way, rr_parity_skips_empty, rr_waits_at_end],
     "03.3": [fit_polyfit, fit_by_hand, fit_torch_lstsq],
 }
-WRONG = []

@@ -10,17 +10,6 @@ from torch.utils.data import DataLoader, Sampler, Subset
 from torch.utils.data.distributed import DistributedSampler
 
 
-class View:
-    def __init__(self, data, positions):
-        self.data, self.positions = data, positions
-
-    def __len__(self):
-        return len(self.positions)
-
-    def __getitem__(self, i):
-        return self.data[self.positions[i]]
-
-
 def largest_fractions(sizes, n):
     wanted = [round(size * n, 9) for size in sizes]
     lengths = [math.floor(w) for w in wanted]
@@ -30,28 +19,7 @@ def largest_fractions(sizes, n):
     return lengths
 
 
-def shuffled(n, seed):
-    order = list(range(n))
-    random.Random(seed).shuffle(order)
-    return order
-
-
-def cut(order, lengths):
-    ends = list(itertools.accumulate(lengths))
-    return [order[end - length : end] for end, length in zip(ends, lengths, strict=False)]
-
-
-# ---------------------------------------------------------------- 04.1 right
-class PartLargest:
-    def __init__(self, data, sizes=(0.7, 0.2, 0.1), seed=1234):
-        self.data = data
-        self.parts = cut(shuffled(len(data), seed), self.lengths(list(sizes), len(data)))
-
-    def lengths(self, sizes, n):
-        return largest_fractions(sizes, n)
-
-    def use(self, k):
-        return View(self.data, self.parts[k])
+# ---------------------------------------------------------------- 04.1
 
 
 class LazySequence(Sequence):
@@ -132,44 +100,12 @@ class PartGenerator:
         return self.Share(self.data, order[start : start + lengths[k]])
 
 
-# ---------------------------------------------------------------- 04.1 wrong
-class PartFirstGetOneMore(PartLargest):
-    """The left over go to the first shares, also to those that lack nothing."""
-
-    def lengths(self, sizes, n):
-        lengths = [int(round(size * n, 9)) for size in sizes]
-        for k in range(n - sum(lengths)):
-            lengths[k] += 1
-        return lengths
-
-
-class PartIntEnds(PartLargest):
-    """int(end * n) with the last end mended: 0.29 of 100 is 28."""
-
-    def lengths(self, sizes, n):
-        ends = [int(total * n) for total in itertools.accumulate(sizes)]
-        ends[-1] = n
-        return [end - start for start, end in zip([0, *ends], ends, strict=False)]
-
-
-# ---------------------------------------------------------------- 04.2 right
+# ---------------------------------------------------------------- 04.2
 def fill(order, world_size, remainder):
     n = len(order)
     if remainder == "drop":
         return order[: n - n % world_size]
     return order + [order[i % n] for i in range(-n % world_size)]
-
-
-def load_hint(rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"):
-    view = View(dataset, [])
-    loader = DataLoader(view, batch_size=batch_size // world_size, collate_fn=collate_fn)
-
-    def set_epoch(epoch):
-        view.positions = fill(shuffled(len(dataset), seed + epoch), world_size, remainder)[rank::world_size]
-
-    set_epoch(0)
-    loader.set_epoch = set_epoch
-    return loader
 
 
 def load_distributed_sampler(rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"):
@@ -253,52 +189,7 @@ def load_batch_sampler(rank, world_size, dataset, batch_size=128, collate_fn=Non
     return Loader(dataset, batch_sampler=batches, collate_fn=collate_fn)
 
 
-# ---------------------------------------------------------------- 04.2 wrong
-def _loader(dataset, deal, size, collate_fn):
-    view = View(dataset, [])
-
-    def set_epoch(epoch):
-        view.positions = deal(epoch)
-
-    set_epoch(0)
-    loader = DataLoader(view, batch_size=size, collate_fn=collate_fn)
-    loader.set_epoch = set_epoch
-    return loader
-
-
-def load_minus_zero(rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"):
-    """order[:-0] is empty where nothing is left over."""
-
-    def deal(epoch):
-        order = shuffled(len(dataset), seed + epoch)
-        order = fill(order, world_size, "pad") if remainder == "pad" else order[: -(len(order) % world_size)]
-        return order[rank::world_size]
-
-    return _loader(dataset, deal, batch_size // world_size, collate_fn)
-
-
-def load_hash(rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"):
-    """hash of a text is another one in every process."""
-
-    def deal(epoch):
-        return fill(shuffled(len(dataset), hash(f"{seed}-{epoch}")), world_size, remainder)[rank::world_size]
-
-    return _loader(dataset, deal, batch_size // world_size, collate_fn)
-
-
-def load_drops_same(rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"):
-    """Drops the same samples in every epoch: cut first, shuffled then."""
-
-    def deal(epoch):
-        order = fill(list(range(len(dataset))), world_size, remainder)
-        random.Random(seed + epoch).shuffle(order)
-        return order[rank::world_size]
-
-    return _loader(dataset, deal, batch_size // world_size, collate_fn)
-
-
 RIGHT = {
-    "04.1": [PartLargest, PartCumulative, PartSubset, PartGenerator],
-    "04.2": [load_hint, load_distributed_sampler, load_class, load_batch_sampler],
+    "04.1": [PartCumulative, PartSubset, PartGenerator],
+    "04.2": [load_distributed_sampler, load_class, load_batch_sampler],
 }
-WRONG = []

@@ -8,12 +8,9 @@ from torch.nn.functional import cross_entropy
 
 from pllab import comm
 from pllab.lesson import mine
-
+from tests.lesson.variants_05 import sum_and_divide, two_loops
 
 # ---------------------------------------------------------------- 05.1
-def start_loop(model):
-    for tensor in [*model.parameters(), *model.buffers()]:
-        dist.broadcast(tensor.detach(), 0)
 
 
 def start_objects(model):
@@ -48,44 +45,7 @@ def start_send(model):
             tensor.copy_(copy)
 
 
-@torch.no_grad()
-def start_zero_sum(model):
-    for tensor in [*model.parameters(), *model.buffers()]:
-        if dist.get_rank() != 0:
-            tensor.zero_()
-        dist.all_reduce(tensor.data)
-
-
-def w_start_float32(model):
-    tensors = [t.detach() for t in (*model.parameters(), *model.buffers())]
-    flat = torch.cat([t.flatten().float() for t in tensors])
-    dist.broadcast(flat, 0)
-    for t, piece in zip(tensors, flat.split([t.numel() for t in tensors])):
-        t.copy_(piece.view_as(t))
-
-
-def w_start_mean_buffers(model):
-    for p in model.parameters():
-        dist.broadcast(p.data, 0)
-    for b in model.buffers():
-        if b.is_floating_point():
-            dist.all_reduce(b)
-            b /= dist.get_world_size()
-        else:
-            dist.broadcast(b, 0)
-
-
-def w_start_no_wait(model):
-    for t in [*model.parameters(), *model.buffers()]:
-        dist.broadcast(t.data, 0, async_op=True)
-
-
 # ---------------------------------------------------------------- 05.2
-def mean_loop(model):
-    for p in model.parameters():
-        if p.grad is not None:
-            dist.all_reduce(p.grad)
-            p.grad /= dist.get_world_size()
 
 
 def mean_async(model):
@@ -94,15 +54,6 @@ def mean_async(model):
         works = [dist.all_reduce(g.div_(dist.get_world_size()), async_op=True) for g in grads]
         for work in works:
             work.wait()
-
-
-def mean_gather(model):
-    for _, p in model.named_parameters():
-        if p.grad is None:
-            continue
-        all_of_them = [torch.empty_like(p.grad) for _ in range(dist.get_world_size())]
-        dist.all_gather(all_of_them, p.grad)
-        p.grad = torch.stack(all_of_them).mean(0)
 
 
 def mean_flat(model):
@@ -118,26 +69,7 @@ def mean_flat(model):
             p.grad.copy_(piece.reshape(p.shape))
 
 
-def w_mean_float32(model):
-    for p in model.parameters():
-        if p.grad is not None:
-            g = p.grad.float()
-            dist.all_reduce(g)
-            p.grad.copy_(g / dist.get_world_size())
-
-
-def w_mean_no_wait(model):
-    for p in model.parameters():
-        if p.grad is not None:
-            p.grad /= dist.get_world_size()
-            dist.all_reduce(p.grad, async_op=True)
-
-
 # ---------------------------------------------------------------- 05.3
-def tokens_gather(loss_sum, num_tokens):
-    counts = [None] * dist.get_world_size()
-    dist.all_gather_object(counts, int(num_tokens))
-    return loss_sum * (len(counts) / sum(counts))
 
 
 def tokens_list_tensor(loss_sum, num_tokens):
@@ -150,32 +82,6 @@ def tokens_share(loss_sum, num_tokens):
     mean_count = torch.as_tensor(num_tokens, dtype=torch.float64) / dist.get_world_size()
     dist.all_reduce(mean_count)
     return loss_sum / mean_count.item()
-
-
-def w_tokens_max_one(loss_sum, num_tokens):
-    total = torch.tensor(float(max(num_tokens, 1)))
-    dist.all_reduce(total)
-    return loss_sum * dist.get_world_size() / total
-
-
-def w_tokens_leaf_zero(loss_sum, num_tokens):
-    total = torch.tensor(float(num_tokens))
-    dist.all_reduce(total)
-    if num_tokens == 0:
-        return torch.zeros((), requires_grad=True)
-    return loss_sum * dist.get_world_size() / total
-
-
-def w_tokens_bf16(loss_sum, num_tokens):
-    total = torch.tensor(float(num_tokens), dtype=torch.bfloat16)
-    dist.all_reduce(total)
-    return loss_sum * dist.get_world_size() / total.item()
-
-
-def w_tokens_byte(loss_sum, num_tokens):
-    total = torch.tensor(num_tokens, dtype=torch.uint8)
-    dist.all_reduce(total)
-    return loss_sum * dist.get_world_size() / total.item()
 
 
 # ---------------------------------------------------------------- 05.4
@@ -227,7 +133,7 @@ def over_all(loss):
 
 def train_by_hand(rank, world_size, model, dataset, num_steps, batch_size, lr):
     """No shuffling, no optimizer: same order each epoch, p -= lr * grad."""
-    start_loop(model)
+    two_loops(model)
     batches = indices_for_ever(len(dataset), world_size, batch_size)
     losses = []
     for _ in range(num_steps):
@@ -246,7 +152,7 @@ def train_by_hand(rank, world_size, model, dataset, num_steps, batch_size, lr):
 
 def train_mean_weights(rank, world_size, model, dataset, num_steps, batch_size, lr):
     """Each rank steps alone, then the weights are averaged: the same for plain SGD. Left-overs are dropped."""
-    start_loop(model)
+    two_loops(model)
     sgd = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=lr)
     losses, epoch, queue = [], 0, []
     n = len(dataset) // world_size * world_size
@@ -273,7 +179,7 @@ def train_mean_weights(rank, world_size, model, dataset, num_steps, batch_size, 
 
 def train_wraps(rank, world_size, model, dataset, num_steps, batch_size, lr):
     """Every consecutive n samples of the stream are an epoch: no step is ever smaller."""
-    start_loop(model)
+    two_loops(model)
     sgd = torch.optim.SGD(model.parameters(), lr=lr)
     losses, at = [], 0
     for _ in range(num_steps):
@@ -283,41 +189,15 @@ def train_wraps(rank, world_size, model, dataset, num_steps, batch_size, lr):
         sgd.zero_grad()
         loss = loss_of(model, x, y)
         loss.backward()
-        mean_loop(model)
+        sum_and_divide(model)
         sgd.step()
         losses.append(over_all(loss))
     return losses
 
 
-def w_mean_literal_three(model):
-    for p in model.parameters():
-        if p.grad is not None:
-            dist.all_reduce(p.grad)
-            p.grad /= 3
-
-
-def w_tokens_literal_three(loss_sum, num_tokens):
-    total = torch.tensor(float(num_tokens))
-    dist.all_reduce(total)
-    return loss_sum * 3 / total
-
-
 RIGHT = {
-    "05.1": [start_loop, start_objects, start_send, start_zero_sum],
-    "05.2": [mean_loop, mean_async, mean_gather, mean_flat],
-    "05.3": [tokens_gather, tokens_list_tensor, tokens_share],
+    "05.1": [start_objects, start_send],
+    "05.2": [mean_async, mean_flat],
+    "05.3": [tokens_list_tensor, tokens_share],
     "05.4": [train_mine, train_by_hand, train_mean_weights, train_wraps],
 }
-WRONG = [
-    ("05.1", w_start_float32, "all goes through float32"),
-    ("05.1", w_start_mean_buffers, "buffers averaged, not copied"),
-    ("05.1", w_start_no_wait, "started and never waited for"),
-    ("05.2", w_mean_literal_three, "literal three for world_size"),
-    ("05.2", w_mean_float32, "float64 goes through float32"),
-    ("05.2", w_mean_no_wait, "never waited for"),
-    ("05.3", w_tokens_max_one, "empty rank counts one"),
-    ("05.3", w_tokens_leaf_zero, "empty rank gets no gradient"),
-    ("05.3", w_tokens_bf16, "counts in bfloat16"),
-    ("05.3", w_tokens_byte, "counts in uint8"),
-    ("05.3", w_tokens_literal_three, "literal three for world_size"),
-]

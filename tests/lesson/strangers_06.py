@@ -10,7 +10,7 @@ from pllab.parallel import plan_buckets
 
 
 # ---------------------------------------------------------------- 06.1
-def flat_groups(model, count=world_size):
+def flat_groups(model):
     groups = {}
     for p in model.parameters():
         if p.grad is not None:
@@ -18,7 +18,7 @@ def flat_groups(model, count=world_size):
     for grads in groups.values():
         flat = torch.cat([g.reshape(-1) for g in grads])
         all_reduce(flat)
-        flat /= count()
+        flat /= world_size()
         for g, piece in zip(grads, flat.split([g.numel() for g in grads])):
             g.copy_(piece.view_as(g))
 
@@ -54,15 +54,6 @@ def flat_promoted(model):
             at += g.numel()
 
 
-def two():
-    """Instead of the number of ranks."""
-    return 2
-
-
-def w_flat_two(model):
-    flat_groups(model, count=two)
-
-
 # ---------------------------------------------------------------- 06.2
 def install_buckets(model, empties=True):
     buckets = plan_buckets(model.parameters(), 300)
@@ -95,7 +86,7 @@ def install_buckets(model, empties=True):
     return wait
 
 
-def install_each(model, count=world_size):
+def install_each(model):
     order = [p for p in model.parameters() if p.requires_grad][::-1]
     arrived, started = set(), []
 
@@ -114,7 +105,7 @@ def install_each(model, count=world_size):
         for q, message in started:
             if message is not None:
                 message.wait()
-                q.grad /= count()
+                q.grad /= world_size()
         arrived.clear()
         started.clear()
 
@@ -159,14 +150,6 @@ class Overlap:
 
 def install_class(model):
     return Overlap(model).wait
-
-
-def w_install_two(model):
-    return install_each(model, count=two)
-
-
-def w_install_not_emptied(model):
-    return install_buckets(model, empties=False)
 
 
 # ---------------------------------------------------------------- 06.3
@@ -219,37 +202,8 @@ def accumulate_counted(model, loss_of, micro_batches):
     flat_groups(model)
 
 
-def w_accumulate_none(model, loss_of, micro_batches):
-    for x in micro_batches:
-        loss_of(x).backward()
-    for p in model.parameters():
-        if p.requires_grad:
-            p.grad /= len(micro_batches)
-    flat_groups(model)
-
-
-def w_accumulate_two(model, loss_of, micro_batches):
-    for x in micro_batches:
-        (loss_of(x) / len(micro_batches)).backward()
-    flat_groups(model, count=two)
-
-
-def w_accumulate_twice_sent(model, loss_of, micro_batches):
-    """averages after the loop and once more, because a second mean changes no number"""
-    accumulate_scaled(model, loss_of, micro_batches)
-    flat_groups(model)
-
-
 RIGHT = {
     "06.1": [flat_groups, flat_views, flat_promoted],
     "06.2": [install_buckets, install_each, install_class],
     "06.3": [accumulate_scaled, accumulate_grads_divided, accumulate_autograd, accumulate_cleared, accumulate_counted],
 }
-WRONG = [
-    ("06.1", w_flat_two, "literal two for world_size"),
-    ("06.2", w_install_two, "literal two for world_size"),
-    ("06.2", w_install_not_emptied, "buckets never emptied"),
-    ("06.3", w_accumulate_none, "unused parameter has None"),
-    ("06.3", w_accumulate_two, "literal two for world_size"),
-    ("06.3", w_accumulate_twice_sent, "two sets of messages"),
-]

@@ -11,8 +11,6 @@ from pllab.pipeline import Task, clock_cycles
 
 
 # ---------------------------------------------------------------- 09.1
-def r1_partial(batches, schedule, partitions):
-    return [Task(partial(partitions[j], batches[i])) for i, j in schedule]
 
 
 def r1_defaults(batches, schedule, partitions):
@@ -35,24 +33,7 @@ def r1_factory(batches, schedule, partitions):
     return tasks
 
 
-def w1_empty(batches, schedule, partitions):
-    numbers, stages = zip(*schedule)
-    return [Task(partial(partitions[j], batches[i])) for i, j in zip(numbers, stages)]
-
-
 # ---------------------------------------------------------------- 09.2
-def r2_two_loops(batches, schedule, partitions, devices, in_queues, out_queues):
-    for i, j in schedule:
-        in_queues[j].put(Task(partial(partitions[j], batches[i])))
-    failure = None
-    for i, j in schedule:
-        ok, result = out_queues[j].get()
-        if ok:
-            batches[i] = result
-        elif failure is None:
-            failure = result
-    if failure is not None:
-        raise failure[1].with_traceback(failure[2])
 
 
 def r2_collect(self, batches, schedule):
@@ -106,11 +87,6 @@ def r2_sorted_by_stage(batches, schedule, partitions, devices, in_queues, out_qu
 
 
 # ---------------------------------------------------------------- 09.3
-def r3_split(x, split_size, partitions, devices, compute):
-    batches = list(x.split(split_size))
-    for schedule in clock_cycles(len(batches), len(partitions)):
-        compute(batches, schedule)
-    return torch.cat(batches)
 
 
 def r3_slices(x, split_size, partitions, devices, compute):
@@ -164,15 +140,6 @@ def r4_class(x, targets, first, second, loss_of):
     return number
 
 
-def w4_non_leaf(x, targets, first, second, loss_of):
-    y = first(x)
-    begin = y.detach().requires_grad_().clone()
-    loss = loss_of(second(begin), targets)
-    loss.backward()
-    y.backward(begin.grad)
-    return loss.item()
-
-
 # ---------------------------------------------------------------- 09.5
 def cycle5(pairs, work, in_queues, out_queues):
     for i, j in pairs:
@@ -186,21 +153,7 @@ def cycle5(pairs, work, in_queues, out_queues):
         raise failure[1].with_traceback(failure[2])
 
 
-def r5_cycles(
-    batch,
-    targets,
-    partitions,
-    devices,
-    in_queues,
-    out_queues,
-    split_size,
-    loss_of,
-    *,
-    cut_all=False,
-    loss_of_one_stage=True,
-    cycle_forward=cycle5,
-    cycle_backward=cycle5,
-):
+def r5_cycles(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of):
     parts, aims = batch.split(split_size), targets.split(split_size)
     m, p = len(parts), len(partitions)
     begins, ends, losses = {}, {}, [0.0] * m
@@ -208,10 +161,8 @@ def r5_cycles(
     def forward(i, j):
         with torch.enable_grad():
             x = parts[i] if j == 0 else ends[i, j - 1].detach().requires_grad_()
-            if j == 0 and cut_all:
-                x = x.detach().requires_grad_()
             y = partitions[j](x)
-            if j == p - 1 and (p > 1 or loss_of_one_stage):
+            if j == p - 1:
                 y = loss_of(y, aims[i]) * (len(parts[i]) / len(batch))
                 losses[i] = y.item()
             begins[i, j], ends[i, j] = x, y
@@ -223,9 +174,9 @@ def r5_cycles(
             y.backward(gradient)
 
     for pairs in clock_cycles(m, p):
-        cycle_forward(pairs, forward, in_queues, out_queues)
+        cycle5(pairs, forward, in_queues, out_queues)
     for pairs in clock_cycles(m, p):
-        cycle_backward([(i, p - 1 - j) for i, j in pairs], backward, in_queues, out_queues)
+        cycle5([(i, p - 1 - j) for i, j in pairs], backward, in_queues, out_queues)
     return sum(losses)
 
 
@@ -349,19 +300,6 @@ def r5_flow(batch, targets, partitions, devices, in_queues, out_queues, split_si
     return sum(flow.losses)
 
 
-def w5_tokens(*given):
-    return r5_cycles(*given, cut_all=True)
-
-
-def early5(pairs, work, in_queues, out_queues):
-    for i, j in pairs:
-        in_queues[j].put(Task(partial(work, i, j)))
-    for _, j in pairs:
-        ok, info = out_queues[j].get()
-        if not ok:
-            raise info[1].with_traceback(info[2])
-
-
 # ---------------------------------------------------------------- second round
 def r2_worker_looks_up(batches, schedule, partitions, devices, in_queues, out_queues):
     """Stores nothing until all is well taken; answers kept in a dict."""
@@ -378,60 +316,10 @@ def r2_worker_looks_up(batches, schedule, partitions, devices, in_queues, out_qu
             raise value[1].with_traceback(value[2])
 
 
-def w5_one_stage(*given):
-    """The last stage is known by not being the first."""
-    return r5_cycles(*given, loss_of_one_stage=False)
-
-
-def w5_early_forward(*given):
-    return r5_cycles(*given, cycle_forward=early5)
-
-
-def wrapped5(pairs, work, in_queues, out_queues):
-    try:
-        cycle5(pairs, work, in_queues, out_queues)
-    except Exception as error:
-        raise RuntimeError("a stage failed") from error
-
-
-def w5_wrapped(*given):
-    return r5_cycles(*given, cycle_forward=wrapped5, cycle_backward=wrapped5)
-
-
-def compute_in_place(batches, schedule, partitions, devices, in_queues, out_queues):
-    for i, j in schedule:
-        in_queues[j].put(Task(partial(partitions[j], batches[i])))
-    failure = None
-    for i, j in schedule:
-        ok, value = out_queues[j].get()
-        if ok:
-            batches[i][:] = value
-        else:
-            failure = value
-    if failure:
-        raise failure[1].with_traceback(failure[2])
-
-
-def cut_step_list(x, targets, first, second, loss_of):
-    y = first(x)
-    begin = torch.tensor(y.tolist(), requires_grad=True)
-    loss = loss_of(second(begin), targets)
-    loss.backward()
-    y.backward(begin.grad)
-    return loss.item()
-
-
 RIGHT = {
-    "09.1": [r1_partial, r1_defaults, r1_factory],
-    "09.2": [r2_two_loops, r2_collect, r2_worker_stores, r2_worker_looks_up, r2_sorted_by_stage],
-    "09.3": [r3_split, r3_slices, r3_method],
+    "09.1": [r1_defaults, r1_factory],
+    "09.2": [r2_collect, r2_worker_stores, r2_worker_looks_up, r2_sorted_by_stage],
+    "09.3": [r3_slices, r3_method],
     "09.4": [r4_grad, r4_class],
     "09.5": [r5_cycles, r5_reversed, r5_flow],
 }
-WRONG = [
-    ("09.1", w1_empty, "empty schedule fails"),
-    ("09.5", w5_tokens, "tokens asked for gradients"),
-    ("09.5", w5_one_stage, "one stage: no loss"),
-    ("09.2", compute_in_place, "copies the result into the old tensor"),
-    ("09.4", cut_step_list, "cut through a list loses the dtype"),
-]

@@ -3,7 +3,9 @@
 # ruff: noqa
 
 import torch
-from torch.utils.checkpoint import checkpoint
+
+from tests.lesson.judge import with_switches
+from tests.lesson.variants_10 import warm_up_turns_drain
 
 
 # ---------------------------------------------------------------- 10.1
@@ -34,45 +36,8 @@ def r1_merge(num_stages, num_microbatches):
     return list(map(row, range(num_stages)))
 
 
-def rows_of(num_stages, num_microbatches, warm_of):
-    m = num_microbatches
-    rows = []
-    for s in range(num_stages):
-        warm = min(m, warm_of(s))
-        row = [f"F{i}" for i in range(warm)]
-        for k in range(m - warm):
-            row += [f"F{warm + k}", f"B{k}"]
-        row += [f"B{i}" for i in range(m - warm, m)]
-        rows.append(row)
-    return rows
-
-
-def w1_uncapped(p, m):
-    """Forwards that do not exist where there are few micro-batches."""
-    rows = []
-    for s in range(p):
-        warm = p - s - 1
-        row = [f"F{i}" for i in range(warm)]
-        for k in range(m - warm):
-            row += [f"F{warm + k}", f"B{k}"]
-        row += [f"B{i}" for i in range(max(0, m - warm), m)]
-        rows.append(row)
-    return rows
-
-
-def w1_few_is_gpipe(p, m):
-    """Where m < p everything goes forward first."""
-    if m < p:
-        return rows_of(p, m, lambda s: m)
-    return rows_of(p, m, lambda s: p - s - 1)
-
-
 def r1_with_stage(p, m):
-    return [[f"{s}{text}" for text in row] for s, row in enumerate(rows_of(p, m, lambda s: p - s - 1))]
-
-
-def r1_joined(p, m):
-    return [" ".join(row) for row in rows_of(p, m, lambda s: p - s - 1)]
+    return [[f"{s}{text}" for text in row] for s, row in enumerate(warm_up_turns_drain(p, m))]
 
 
 # ---------------------------------------------------------------- 10.2
@@ -124,39 +89,25 @@ def r2_class(row, stage, loss, inputs, targets):
     return (runner.total / len(inputs)).item()
 
 
-def r2_name_in_forward(row, stage, loss, inputs, targets):
-    losses, total = {}, 0.0
-    for _, kind, i in row:
-        if kind == "F":
-            value = loss(stage(inputs[i]), targets[i]) / len(inputs)
-            losses[i] = value
-            total += value.item()
-        else:
-            losses.pop(i).backward()
-    return total
-
-
-def r2_name_in_backward(row, stage, loss, inputs, targets):
-    losses, total = {}, 0.0
-    for _, kind, i in row:
-        if kind == "F":
-            losses[i] = loss(stage(inputs[i]), targets[i]) / len(inputs)
-            total += losses[i].item()
-        else:
-            value = losses.pop(i)
-            value.backward()
-    return total
-
-
-def r2_output_name(row, stage, loss, inputs, targets):
+@with_switches
+def r2_that(names, row, stage, loss, inputs, targets):
+    """A name of the last forward or of the last backward stays, which costs one graph more."""
     losses, total = {}, 0.0
     for _, kind, i in row:
         if kind == "F":
             output = stage(inputs[i])
-            losses[i] = loss(output, targets[i]) / len(inputs)
-            total += losses[i].item()
+            value = loss(output, targets[i]) / len(inputs)
+            losses[i] = value
+            total += value.item()
+            if "keeps_the_output" not in names:
+                del output
+            if "keeps_the_loss" not in names:
+                del value
         else:
-            losses.pop(i).backward()
+            graph = losses.pop(i)
+            graph.backward()
+            if "keeps_the_graph" not in names:
+                del graph
     return total
 
 
@@ -235,51 +186,8 @@ def r3_dummy(stage, x):
     return Dummy.apply(torch.zeros((), requires_grad=True), stage, x)
 
 
-def again(*, always=False, overwrites=False):
-    """The same Function with one thing different."""
-
-    class Other(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, stage, x, *weights):
-            ctx.stage, ctx.weights, ctx.state = stage, weights, torch.get_rng_state()
-            ctx.save_for_backward(x)
-            return stage(x)
-
-        @staticmethod
-        def backward(ctx, gradient):
-            (x,) = ctx.saved_tensors
-            begin = x.detach().requires_grad_(always or x.requires_grad)
-            now = torch.get_rng_state()
-            torch.set_rng_state(ctx.state)
-            with torch.enable_grad():
-                y = ctx.stage(begin)
-            torch.set_rng_state(now)
-            if overwrites:
-                wanted = [t for t in (begin, *ctx.weights) if t.requires_grad]
-                found = torch.autograd.grad(y, wanted, gradient)
-                for weight, grad in zip(wanted, found):
-                    weight.grad = grad
-            else:
-                torch.autograd.backward(y, gradient)
-            return None, begin.grad, *[None] * len(ctx.weights)
-
-    return Other
-
-
-def w3_always_grad(stage, x):
-    return again(always=True).apply(stage, x, *stage.parameters())
-
-
-def w3_overwrites(stage, x):
-    return again(overwrites=True).apply(stage, x, *stage.parameters())
-
-
 RIGHT = {
-    "10.1": [r1_counters, r1_merge, r1_with_stage, r1_joined],
-    "10.2": [r2_list, r2_class, r2_name_in_forward, r2_name_in_backward, r2_output_name],
+    "10.1": [r1_counters, r1_merge, r1_with_stage],
+    "10.2": [r2_list, r2_class, r2_that("keeps_the_output"), r2_that("keeps_the_loss"), r2_that("keeps_the_graph")],
     "10.3": [r3_function, r3_grads, r3_dummy],
 }
-WRONG = [
-    ("10.1", w1_uncapped, "m < p: forwards too many"),
-    ("10.1", w1_few_is_gpipe, "m < p: GPipe, holds more"),
-]

@@ -7,19 +7,9 @@ import functools
 import torch
 from torch.nn import functional
 
+from tests.lesson.variants_11 import texts_by_rank
 
 # ---------------------------------------------------------------- 11.1
-def halves_list(inputs, weights, grad):
-    arrived = []
-    for weight in reversed(weights):
-        arrived.append(grad)
-        grad = grad @ weight
-    arrived.reverse()
-
-    def later():
-        return [g.T @ x for g, x in zip(arrived, inputs)]
-
-    return grad, later
 
 
 class _Rest:
@@ -39,13 +29,6 @@ def halves_class(inputs, weights, grad):
     return grad, rest
 
 
-def halves_recursive(inputs, weights, grad):
-    if not weights:
-        return grad, lambda: []
-    below, rest = halves_recursive(inputs[:-1], weights[:-1], torch.matmul(grad, weights[-1]))
-    return below, lambda: rest() + [torch.matmul(grad.mT, inputs[-1])]
-
-
 def halves_einsum(inputs, weights, grad):
     todo = []
     for x, weight in zip(reversed(inputs), reversed(weights)):
@@ -55,24 +38,6 @@ def halves_einsum(inputs, weights, grad):
 
 
 # ---------------------------------------------------------------- 11.2
-def _two_lists(r, p, m, v):
-    f = [f"{c * p + r}F{i}" for g in range(0, m, p) for c in range(v) for i in range(g, g + p)]
-    b = [f"{c * p + r}B{i}" for g in range(0, m, p) for c in reversed(range(v)) for i in range(g, g + p)]
-    return f, b
-
-
-def inter_lists(num_ranks, num_microbatches, stages_per_rank):
-    p, m, v = num_ranks, num_microbatches, stages_per_rank
-    rows = []
-    for r in range(p):
-        f, b = _two_lists(r, p, m, v)
-        warm = min(len(f), p * (v - 1) + 2 * (p - 1 - r))
-        row = f[:warm]
-        for one, other in zip(f[warm:], b):
-            row += [one, other]
-        row += b[len(f) - warm :]
-        rows.append(row)
-    return rows
 
 
 def inter_megatron(num_ranks, num_microbatches, stages_per_rank):
@@ -120,48 +85,13 @@ def inter_sorted(num_ranks, num_microbatches, stages_per_rank):
     return rows
 
 
-def inter_no_cap(num_ranks, num_microbatches, stages_per_rank):
-    p, m, v = num_ranks, num_microbatches, stages_per_rank
-    rows = []
-    for r in range(p):
-        f, b = _two_lists(r, p, m, v)
-        warm = p * (v - 1) + 2 * (p - 1 - r)
-        row = [f[k] for k in range(warm)]
-        for k in range(len(f) - warm):
-            row += [f[warm + k], b[k]]
-        rows.append(row + b[len(f) - warm :])
-    return rows
-
-
 def inter_all_forwards_if_equal(num_ranks, num_microbatches, stages_per_rank):
     # Megatron's special case: m == p, then all forwards first
-    p, m, v = num_ranks, num_microbatches, stages_per_rank
-    rows = []
-    for r in range(p):
-        f, b = _two_lists(r, p, m, v)
-        warm = len(f) if m == p else min(len(f), p * (v - 1) + 2 * (p - 1 - r))
-        row = f[:warm]
-        for one, other in zip(f[warm:], b):
-            row += [one, other]
-        rows.append(row + b[len(f) - warm :])
-    return rows
+    all_first = num_microbatches == num_ranks
+    return texts_by_rank(num_ranks, num_microbatches, stages_per_rank, all_first)
 
 
 # ---------------------------------------------------------------- 11.3
-def fill_hint(num_ranks, num_microbatches):
-    p, m = num_ranks, num_microbatches
-    rows = []
-    for r in range(p):
-        row = [f"{r}F{i}" for i in range(p - 1 - r)]
-        for i in range(m):
-            if i + p - 1 - r < m:
-                row.append(f"{r}F{i + p - 1 - r}")
-            row.append(f"{r}I{i}")
-            if i >= r:
-                row.append(f"{r}W{i - r}")
-        row += [f"{r}W{i}" for i in range(m - r, m)]
-        rows.append(row)
-    return rows
 
 
 def fill_queue(num_ranks, num_microbatches):
@@ -205,10 +135,7 @@ def fill_stack(num_ranks, num_microbatches):
 
 
 RIGHT = {
-    "11.1": [halves_list, halves_class, halves_recursive, halves_einsum],
-    "11.2": [inter_lists, inter_megatron, inter_sorted, inter_all_forwards_if_equal],
-    "11.3": [fill_hint, fill_queue, fill_stack],
+    "11.1": [halves_class, halves_einsum],
+    "11.2": [inter_megatron, inter_sorted, inter_all_forwards_if_equal],
+    "11.3": [fill_queue, fill_stack],
 }
-WRONG = [
-    ("11.2", inter_no_cap, "IndexError where m equals p"),
-]

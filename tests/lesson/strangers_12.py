@@ -11,6 +11,7 @@ from torch.nn.functional import gelu
 
 from pllab.comm import MAX, all_reduce
 from pllab.parallel.tensor import reduce_out
+from tests.lesson.variants_12 import three_messages
 
 
 # ---------------------------------------------------------------- 12.1
@@ -47,22 +48,6 @@ def r1_shuffled(x, up, up_bias, down, down_bias, rank, world_size, enter, leave)
     mine = order.view(world_size, -1)[rank]
     h = gelu(torch.matmul(enter(x), up.index_select(1, mine)) + up_bias.index_select(0, mine))
     return leave(torch.matmul(h, down.index_select(0, mine))) + down_bias
-
-
-def share(t, dim, rank, world_size):
-    return t.tensor_split(world_size, dim=dim)[rank]
-
-
-def w1_data(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
-    """Shares without history: A, a and B learn nothing."""
-    a, c, b = (share(t.detach(), d, rank, world_size) for t, d in ((up, 1), (up_bias, 0), (down, 0)))
-    return leave(gelu(enter(x) @ a + c) @ b) + down_bias
-
-
-def w1_bias_entered(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
-    """The bias is sent through enter as well: w times its gradient."""
-    h = gelu(enter(x) @ share(up, 1, rank, world_size) + share(up_bias, 0, rank, world_size))
-    return leave(h @ share(down, 0, rank, world_size)) + enter(down_bias)
 
 
 # ---------------------------------------------------------------- 12.2
@@ -195,58 +180,7 @@ def r2_silent_alone():
     return r2_functions()
 
 
-def pair(f_forward, f_backward, g_forward, g_backward):
-    class Left(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return f_forward(x)
-
-        @staticmethod
-        def backward(ctx, grad):
-            return f_backward(grad)
-
-    class Right(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return g_forward(x)
-
-        @staticmethod
-        def backward(ctx, grad):
-            return g_backward(grad)
-
-    return Left.apply, Right.apply
-
-
-def same(x):
-    return x.view_as(x)
-
-
-def total(x):
-    x = x.clone(memory_format=torch.contiguous_format)
-    all_reduce(x)
-    return x
-
-
-def w2_g_divides():
-    return pair(same, total, total, lambda g: g / dist.get_world_size())
-
-
-def w2_highest():
-    def most(x):
-        x = x.clone(memory_format=torch.contiguous_format)
-        all_reduce(x, operation=MAX)
-        return x
-
-    return pair(same, most, most, same)
-
-
 # ---------------------------------------------------------------- 12.3
-def r3_list(rank, world_size, num_heads, head_dim):
-    if num_heads % world_size != 0:
-        raise ValueError(f"{num_heads} heads cannot be shared by {world_size} ranks")
-    width = num_heads * head_dim
-    mine = width // world_size
-    return [part * width + rank * mine + i for part in range(3) for i in range(mine)]
 
 
 def r3_tensor(rank, world_size, num_heads, head_dim):
@@ -278,32 +212,10 @@ def r3_alone_range(rank, world_size, num_heads, head_dim):
     return inner.repeat(3).nonzero().squeeze(1)
 
 
-def w3_no_refusal(rank, world_size, num_heads, head_dim):
-    width = num_heads * head_dim
-    mine = width // world_size
-    return [part * width + rank * mine + i for part in range(3) for i in range(mine)]
-
-
-def w3_upside_down(rank, world_size, num_heads, head_dim):
-    if world_size % num_heads:
-        raise ValueError(f"{num_heads} heads, {world_size} ranks")
-    return w3_no_refusal(rank, world_size, num_heads, head_dim)
-
-
 # ---------------------------------------------------------------- 12.4
 def ours(logits, targets, first):
     index = targets - first
     return index, (index >= 0) & (index < logits.size(-1))
-
-
-def r4_reduce_out(logits, targets, first):
-    top = logits.detach().max(dim=-1).values
-    all_reduce(top, operation=MAX)
-    logits = logits - top.unsqueeze(-1)
-    index, mine = ours(logits, targets, first)
-    target = logits.gather(-1, torch.where(mine, index, 0).unsqueeze(-1)).squeeze(-1)
-    target = torch.where(mine, target, torch.zeros_like(target))
-    return torch.log(reduce_out(logits.exp().sum(-1))) - reduce_out(target)
 
 
 class SplitCrossEntropy(torch.autograd.Function):
@@ -380,7 +292,7 @@ def r4_silent_alone(logits, targets, first):
     """In a world of 1 it is the plain loss, and nothing is sent."""
     if dist.get_world_size() == 1:
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
-    return r4_reduce_out(logits, targets, first)
+    return three_messages(logits, targets, first)
 
 
 def r4_in_place(logits, targets, first):
@@ -395,26 +307,9 @@ def r4_in_place(logits, targets, first):
     return both[..., 0].log() - both[..., 1]
 
 
-def w4_clamped(logits, targets, first):
-    """Finite, but other numbers."""
-    logits = logits.clamp(-80, 80)
-    index, mine = ours(logits, targets, first)
-    target = logits.gather(-1, (index * mine)[..., None])[..., 0] * mine
-    return reduce_out(logits.exp().sum(-1)).log() - reduce_out(target)
-
-
 RIGHT = {
     "12.1": [r1_chunks, r1_strided, r1_flat_reversed, r1_shuffled],
     "12.2": [r2_functions, r2_hooks, r2_one_function, r2_same_objects, r2_alone, r2_silent_alone],
-    "12.3": [r3_list, r3_tensor, r3_heads, r3_alone_range],
-    "12.4": [r4_reduce_out, r4_function, r4_logsumexp, r4_surrogate, r4_own_g, r4_silent_alone, r4_in_place],
+    "12.3": [r3_tensor, r3_heads, r3_alone_range],
+    "12.4": [r4_function, r4_logsumexp, r4_surrogate, r4_own_g, r4_silent_alone, r4_in_place],
 }
-
-WRONG = [
-    ("12.1", w1_data),
-    ("12.1", w1_bias_entered),
-    ("12.2", w2_g_divides),
-    ("12.2", w2_highest),
-    ("12.3", w3_upside_down),
-    ("12.4", w4_clamped),
-]

@@ -102,22 +102,6 @@ def r1_broadcasts(flat, gradient, state, lr):
             dist.broadcast(flat[starts[r] : starts[r + 1]], src=r)
 
 
-def w1_unpadded(flat, gradient, state, lr):
-    """The last part is shorter and given to the gather as it is."""
-    size = -(-len(flat) // world_size())
-    mine = slice(rank() * size, (rank() + 1) * size)
-    g = gradient[mine]
-    if not state:
-        state.update(t=0, m=torch.zeros_like(g), v=torch.zeros_like(g))
-    t = state["t"] = state["t"] + 1
-    state["m"] = 0.9 * state["m"] + 0.1 * g
-    state["v"] = 0.999 * state["v"] + 0.001 * g * g
-    part = flat[mine] - lr * state["m"] / (1 - 0.9**t) / ((state["v"] / (1 - 0.999**t)).sqrt() + 1e-8)
-    whole = torch.empty(len(flat))
-    all_gather_async(whole, part).wait()
-    flat.copy_(whole)
-
-
 # ---------------------------------------------------------------- 13.2
 def r2_vector(model):
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -377,6 +361,3 @@ RIGHT = {
     "13.3": [r3_function, r3_checkpoint, r3_storage, r3_ahead, r3_last_once],
     "13.4": [r4_room, r4_split, r4_library, r4_views],
 }
-WRONG = [
-    ("13.1", w1_unpadded, "parts of unequal size"),
-]

@@ -146,49 +146,6 @@ def r3_share_of_the_world(gradients, sizes, all_reduce):
     return total.sqrt()
 
 
-def share(grad, split, stages, sizes):
-    """Of its square this is the part of each rank that has a copy."""
-    return grad.double().pow(2).sum() / (stages * math.prod(sizes[axis] for axis in ("dp", "tp") if axis not in split))
-
-
-def w3_one_for_each(gradients, sizes, all_reduce):
-    squares = 0.0
-    for grad, split, stages in gradients:
-        one = torch.zeros((), dtype=torch.float64)
-        if grad is not None:
-            one += share(grad, split, stages, sizes)
-        all_reduce(one)
-        squares += one.item()
-    return squares**0.5
-
-
-def w3_takes_none(gradients, sizes, all_reduce):
-    total = torch.zeros((), dtype=torch.float64)
-    for grad, split, stages in gradients:
-        total += share(grad, split, stages, sizes)
-    all_reduce(total)
-    return total.item() ** 0.5
-
-
-def w3_returned_sum(gradients, sizes, all_reduce):
-    total = torch.zeros((), dtype=torch.float64)
-    for grad, split, stages in gradients:
-        if grad is not None:
-            total += share(grad, split, stages, sizes)
-    total = all_reduce(total)
-    return total.item() ** 0.5
-
-
-def w3_per_gradient_vector(gradients, sizes, all_reduce):
-    """One message, but of a number for each gradient."""
-    squares = torch.zeros(max(len(gradients), 1), dtype=torch.float64)
-    for k, (grad, split, stages) in enumerate(gradients):
-        if grad is not None:
-            squares[k] = share(grad, split, stages, sizes)
-    all_reduce(squares)
-    return squares.sum().item() ** 0.5
-
-
 # ---------------------------------------------------------------- 14.4
 def r4_product(num_ranks, price, most_bytes):
     best, best_s = None, math.inf
@@ -242,41 +199,9 @@ def r4_recursive(num_ranks, price, most_bytes):
     return None if seconds == math.inf else layout
 
 
-def all_layouts(num_ranks):
-    numbers = range(1, num_ranks + 1)
-    return [layout for layout in itertools.product(numbers, repeat=3) if math.prod(layout) == num_ranks]
-
-
-def priced(layouts, price):
-    for layout in layouts:
-        try:
-            yield layout, *price(*layout)
-        except ValueError:
-            continue
-
-
-def w4_powers_of_two(num_ranks, price, most_bytes):
-    powers = [1, 2, 4, 8, 16]
-    layouts = [layout for layout in itertools.product(powers, repeat=3) if math.prod(layout) == num_ranks]
-    fit = [(s, layout) for layout, s, size in priced(layouts, price) if size <= most_bytes]
-    return min(fit)[1] if fit else None
-
-
-def w4_raises(num_ranks, price, most_bytes):
-    return min((s, layout) for layout, s, size in priced(all_layouts(num_ranks), price) if size <= most_bytes)[1]
-
-
 RIGHT = {
     "14.1": [r1_strides, r1_tensor, r1_recursive],
     "14.2": [r2_room_of_its_own, r2_copies, r2_torch_distributed, r2_gathered],
     "14.3": [r3_vector_norm, r3_one_line, r3_share_of_the_world],
     "14.4": [r4_product, r4_priced_dict, r4_recursive],
 }
-WRONG = [
-    ("14.3", w3_one_for_each, "a call for each gradient"),
-    ("14.3", w3_takes_none, "fails on None"),
-    ("14.3", w3_returned_sum, "uses what all_reduce returns"),
-    ("14.3", w3_per_gradient_vector, "many numbers in the message"),
-    ("14.4", w4_powers_of_two, "powers of two"),
-    ("14.4", w4_raises, "fails where none fits"),
-]

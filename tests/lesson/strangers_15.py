@@ -72,19 +72,6 @@ def r1_sets(records):
             return rank, n
 
 
-def w1_unsorted_numbers(records):
-    made = {}
-    for r in records:
-        for c in r.calls:
-            if c.is_collective:
-                made.setdefault(c.number, {})[r.rank] = c.kind
-    for n in made:
-        counts = Counter(made[n].values())
-        if len(counts) > 1:
-            return next(k for k, v in made[n].items() if counts[v] == 1), n
-    return None
-
-
 # ---------------------------------------------------------------- 15.2
 def r2_comprehension(records):
     made = {r.rank: {(c.number, c.kind) for c in r.calls} for r in records}
@@ -144,47 +131,11 @@ def r2_by_meeting(records):
     return out
 
 
-def w2_same_standing(records):
-    out = {}
-    for r in records:
-        c = r.standing
-        if c is None:
-            out[r.rank] = set()
-        elif not c.is_collective:
-            out[r.rank] = {c.peer}
-        else:
-            out[r.rank] = set()
-            for o in records:
-                s = o.standing
-                if o.rank != r.rank and (s is None or (s.number, s.kind) != (c.number, c.kind)):
-                    out[r.rank].add(o.rank)
-    return out
-
-
-def w2_by_position(records):
-    made = {r.rank: {(i, c.kind) for i, c in enumerate(r.calls)} for r in records}
-    out = {}
-    for r in records:
-        c = r.standing
-        if c is None:
-            out[r.rank] = set()
-        elif not c.is_collective:
-            out[r.rank] = {c.peer}
-        else:
-            at = list(r.calls).index(c)
-            out[r.rank] = {o for o in made if o != r.rank and (at, c.kind) not in made[o]}
-    return out
-
-
 # ---------------------------------------------------------------- 15.3
 def r3_chain(records):
     for r in records:
         if len(r.caught) > 0:
             return r.rank, r.next_number, "swallowed exception"
-    return nan_or_later(records)
-
-
-def nan_or_later(records):
     best = None
     for r in records:
         for c in r.calls:
@@ -192,10 +143,6 @@ def nan_or_later(records):
                 best = (r.rank, c.number)
     if best is not None:
         return best[0], best[1], "NaN on one rank"
-    return parted_or_later(records)
-
-
-def parted_or_later(records):
     by_rank = {r.rank: {c.number: c for c in r.calls} for r in records}
     parted = r1_lookup(records)
     if parted is not None:
@@ -309,53 +256,8 @@ def r3_small_functions(records):
     return (*late(), "straggler")
 
 
-def w3_last_call_of_swallowed(records):
-    rank, call, cause = r3_chain(records)
-    if cause == "swallowed exception":
-        call = next(r.last.number for r in records if r.rank == rank)
-    return rank, call, cause
-
-
-def w3_no_exception(records):
-    return nan_or_later(records)
-
-
-def w3_nan_of_first_record(records):
-    rank, call, cause = r3_chain(records)
-    if cause == "NaN on one rank":
-        rank, call = next((r.rank, c.number) for r in records for c in r.calls if c.has_nan)
-    return rank, call, cause
-
-
-def w3_nan_last(records):
-    rank, call, cause = r3_chain(records)
-    if cause == "NaN on one rank":
-        call, rank = max((c.number, r.rank) for r in records for c in r.calls if c.has_nan)
-    return rank, call, cause
-
-
-def w3_nan_unknown(records):
-    return r3_chain(records) if any(r.caught for r in records) else parted_or_later(records)
-
-
-def w3_call_of_receive(records):
-    rank, call, cause = r3_chain(records)
-    return rank, call - 4 if cause == "send-send deadlock" else call, cause
-
-
 RIGHT = {
     "15.1": [r1_lookup, r1_pairs, r1_flat_sorted, r1_sets],
     "15.2": [r2_comprehension, r2_loops, r2_by_meeting],
     "15.3": [r3_chain, r3_against_the_others, r3_small_functions],
 }
-WRONG = [
-    ("15.1", w1_unsorted_numbers, "numbers not in order"),
-    ("15.2", w2_same_standing, "who does not stand there too"),
-    ("15.2", w2_by_position, "by place in the list"),
-    ("15.3", w3_last_call_of_swallowed, "last call before the exception"),
-    ("15.3", w3_no_exception, "exceptions not read"),
-    ("15.3", w3_nan_of_first_record, "NaN of the first record"),
-    ("15.3", w3_nan_last, "last NaN"),
-    ("15.3", w3_nan_unknown, "NaN not read"),
-    ("15.3", w3_call_of_receive, "receive of the step before"),
-]

@@ -100,53 +100,6 @@ def circle_graphlib(schedule):
     return []
 
 
-def circle_depth_first(schedule):
-    present = set(schedule.actions())
-    waits = {}
-    for row in schedule.rows:
-        before = None
-        for action in row:
-            waits[action] = [*needs(action, schedule.num_stages, present), *([before] if before else [])]
-            before = action
-    finished, path = set(), []
-
-    def visit(action):
-        if action in finished:
-            return []
-        if action in path:
-            return path[path.index(action) :]
-        path.append(action)
-        for other in waits[action]:
-            if found := visit(other):
-                return found
-        finished.add(path.pop())
-        return []
-
-    for action in waits:
-        if found := visit(action):
-            return found
-    return []
-
-
-def circle_peel(schedule):
-    """Take away what can run until nothing moves; then follow any wait that is left, all of the row before counts."""
-    present = set(schedule.actions())
-    waits = {}
-    for row in schedule.rows:
-        for k, action in enumerate(row):
-            waits[action] = set(needs(action, schedule.num_stages, present)) | set(row[:k])
-    left = set(waits)
-    while free := {a for a in left if not waits[a] & left}:
-        left -= free
-    if not left:
-        return []
-    order, here = {}, min(left)
-    while here not in order:
-        order[here] = len(order)
-        here = min(waits[here] & left)
-    return [str(a) for a in order if order[a] >= order[here]]
-
-
 def circle_stage_is_row(schedule):
     return _walk(schedule, _open_need, lambda schedule, heads, action: heads[action.stage % len(schedule.rows)])
 
@@ -173,27 +126,6 @@ def circle_first_need(schedule):
 def circle_last_need(schedule):
     # the last need of a head: the gradient; it cannot have run where the forward has not
     return _walk(schedule, lambda wanted, done: list(wanted)[-1], _head_of_its_rank)
-
-
-def circle_from_first_row(schedule):
-    # only circles that the first action of all leads into: walks from row 0 if it is stuck
-    *_, heads = _stuck(schedule)
-    return circle_walk(schedule) if 0 in heads else []
-
-
-def circle_two_ranks(schedule):
-    # looks for two heads that wait for each other's row
-    present, n, done, heads = _stuck(schedule)
-    where = {a: r for r, row in enumerate(schedule.rows) for a in row}
-    blocks = {r: [need for need in needs(a, n, present) if need not in done] for r, a in heads.items()}
-    for r, one in blocks.items():
-        for need in one:
-            q = where[need]
-            for back in blocks[q]:
-                if where[back] == r:
-                    out = [heads[r], need, heads[q], back]
-                    return list(dict.fromkeys(out))
-    return []
 
 
 # ---------------------------------------------------------------- 17.3
@@ -265,13 +197,6 @@ def golf_mixed(memory_limit):
 
 RIGHT = {
     "17.1": [price_plain, price_accumulate, price_where],
-    "17.2": [circle_walk, circle_graphlib, circle_depth_first, circle_peel, circle_last_need],
+    "17.2": [circle_walk, circle_graphlib, circle_last_need],
     "17.3": [golf_rows, golf_schedule, golf_csv, golf_renamed, golf_mixed],
 }
-WRONG = [
-    ("17.2", circle_stage_is_row, "stage modulo p is row"),
-    ("17.2", circle_twice_the_head, "need that is head twice"),
-    ("17.2", circle_first_need, "need that has run already"),
-    ("17.2", circle_from_first_row, "nothing if row 0 ends"),
-    ("17.2", circle_two_ranks, "circles of two ranks only"),
-]

@@ -1,8 +1,8 @@
 """Every wrong solution is refused with its own hint, and every right one passes.
 
 By default each exercise is tried with its first right solution and, where that is quick, with one of its wrong ones,
-always the same; `make exhaustive` tries all. Mutants are our own wrong solutions, variants other right ones; strangers
-wrote theirs from the statement alone.
+always the same; `make exhaustive` tries all. Mutants are wrong solutions, variants right ones; strangers wrote theirs
+from the statement alone, and have a file of their own where one would be too long.
 """
 
 import threading
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,10 +27,12 @@ Solution = Callable[..., Any]
 
 _TRIES = 3
 
-LESSONS = sorted(path.stem[-2:] for path in Path(__file__).parent.glob("mutants_*.py"))
-MUTANTS = [import_module(f"tests.lesson.mutants_{lesson}") for lesson in LESSONS]
-VARIANTS = [import_module(f"tests.lesson.variants_{lesson}") for lesson in LESSONS]
-STRANGERS = [import_module(f"tests.lesson.strangers_{lesson}") for lesson in LESSONS]
+
+def zoo(kind: str) -> list[ModuleType]:
+    return [import_module(f"tests.lesson.{path.stem}") for path in sorted(Path(__file__).parent.glob(f"{kind}_*.py"))]
+
+
+MUTANTS, VARIANTS, STRANGERS = zoo("mutants"), zoo("variants"), zoo("strangers")
 LET_THROUGH = [wrong for module in MUTANTS for wrong in getattr(module, "LET_THROUGH", [])]
 HANGING = [wrong for module in MUTANTS for wrong in getattr(module, "HANGING", [])]
 
@@ -41,13 +44,9 @@ each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exerci
 
 
 def wrong_ones(exercise: Exercise) -> list[tuple[Solution, str]]:
-    """The wrong solutions of an exercise with their hints, in an order by chance that never changes.
-
-    A stranger's has no hint of its own, "".
-    """
-    ours = [(wrong, hint_id) for module in MUTANTS for number, hint_id, wrong in module.WRONG if number == exercise.id]
-    theirs = [(row[1], "") for module in STRANGERS for row in module.WRONG if row[0] == exercise.id]
-    return sorted(ours + theirs, key=lambda one: sha256(f"{exercise.id} {name_of(one[0])}".encode()).digest())
+    """The wrong solutions of an exercise with their hints, in an order by chance that never changes."""
+    wrong = [(wrong, hint_id) for module in MUTANTS for number, hint_id, wrong in module.WRONG if number == exercise.id]
+    return sorted(wrong, key=lambda one: sha256(f"{exercise.id} {name_of(one[0])}".encode()).digest())
 
 
 def right_ones(exercise: Exercise) -> list[Solution]:
@@ -66,9 +65,9 @@ def assert_refused(exercise: Exercise, wrong: Iterable[tuple[Solution, str]], mo
     for _ in range(_TRIES):
         found |= {name: judged(exercise.id, wrong[name][0]) for name in alike}
         bad = [
-            f"{name}, which is {wrong[name][1] or 'wrong'}: {verdict}"
+            f"{name}, which is {wrong[name][1]}: {verdict}"
             for name, verdict in found.items()
-            if verdict.outcome is not Outcome.NOT_YET or wrong[name][1] not in ("", verdict.hint_id)
+            if (verdict.outcome, verdict.hint_id) != (Outcome.NOT_YET, wrong[name][1])
         ]
         assert not bad, "\n".join(bad)
         patterns = Counter(map(_pattern, found.values()))

@@ -69,14 +69,15 @@ def outer_products(inputs, weights, grad):
 # 11.2
 
 
-def texts_by_rank(num_ranks, num_microbatches, stages_per_rank):
+def texts_by_rank(num_ranks, num_microbatches, stages_per_rank, all_first=False):
     rows = []
     for rank in range(num_ranks):
         stages = [rank + num_ranks * chunk for chunk in range(stages_per_rank)]
         groups = range(0, num_microbatches, num_ranks)
         forwards = [f"{s}F{g + i}" for g in groups for s in stages for i in range(num_ranks)]
         backwards = [f"{s}B{g + i}" for g in groups for s in stages[::-1] for i in range(num_ranks)]
-        warm_up = min(len(forwards), 2 * (num_ranks - rank - 1) + (stages_per_rank - 1) * num_ranks)
+        warm_up = 2 * (num_ranks - rank - 1) + (stages_per_rank - 1) * num_ranks
+        warm_up = len(forwards) if all_first else min(len(forwards), warm_up)
         row, forwards = forwards[:warm_up], forwards[warm_up:]
         while backwards:
             row += forwards[:1] + backwards[:1]

@@ -100,13 +100,7 @@ def with_norms(gradients, sizes, all_reduce):
 
 
 def sends_a_view_by_its_name(gradients, sizes, all_reduce):
-    total = torch.zeros((), dtype=torch.float64)
-    for gradient, split, stages in gradients:
-        if gradient is not None:
-            copies = stages * math.prod(sizes[axis] for axis in ("dp", "tp") if axis not in split)
-            total += gradient.double().pow(2).sum() / copies
-    all_reduce(tensor=total.view(1))
-    return total.sqrt().item()
+    return divides_by_copies(gradients, sizes, lambda total: all_reduce(tensor=total.view(1)))
 
 
 def returns_a_tensor(gradients, sizes, all_reduce):
