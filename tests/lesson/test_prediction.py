@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from pllab.lesson import calibration, class_guesses, predict, prediction, send_guess
+from pllab.lesson import calibration, class_guesses, keeping, predict, prediction, send_guess
 from pllab.lesson.guesses import Calibration, Kept, keep
 from pllab.lesson.keeping import home
 from tests.lesson.committed import NOTEBOOKS, code_cells
@@ -227,8 +227,20 @@ def test_the_learners_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("PLLAB_HOME", "~/work")
     assert home() == tmp_path / "work"
     monkeypatch.delenv("PLLAB_HOME")
+    monkeypatch.delenv("CI", raising=False)
     monkeypatch.chdir(tmp_path)
     assert home() == tmp_path
+
+
+@pytest.mark.filterwarnings("ignore:Implicitly cleaning up")
+def test_the_folder_under_ci_is_there_until_python_lets_go_of_it(monkeypatch):
+    """At the latest when Python lets go of everything, as the end of a process does."""
+    monkeypatch.delenv("PLLAB_HOME")
+    monkeypatch.setenv("CI", "1")
+    folder = home()
+    assert folder.is_dir() and home() == folder
+    keeping._temporary.cache_clear()
+    assert not folder.exists()
 
 
 def test_no_two_lessons_ask_the_same_question():
