@@ -126,6 +126,7 @@ def stuck(_m, _p):
         (lambda m, p: clock_cycles(m + 1, p), "tick 2 of the clock is .*, with a micro-batch that exists"),
         (lambda m, p: clock_cycles(m, p + 1), "tick 2 of the clock is"),
         (lambda _m, _p: [[(-1, 0)]], "tick 0 of the clock is"),
+        (lambda _m, _p: [[], []], "the clock runs nothing; give the pairs"),
     ],
 )
 def test_a_clock_that_is_none_is_refused_with_a_sentence(clock, sentence):

@@ -195,6 +195,7 @@ def _ask(clock: Clock, num_batches: int, num_partitions: int) -> Ticks:
     most = 4 * (num_batches + 1) * (num_partitions + 1)  # a clock may have no end, and a tick neither
     with _patience():
         ticks = [list(islice(pairs, most)) for pairs in islice(clock(num_batches, num_partitions), most)]
+    require(any(ticks), "the clock runs nothing; give the pairs (micro-batch, stage) of every tick")
     for number, pairs in enumerate(ticks):
         stages = {j for i, j in pairs if i in range(num_batches) and j in range(num_partitions)}
         only = "it can name each stage once, with a micro-batch that exists"
