@@ -23,9 +23,16 @@ class Held:
     """How much the activations of one micro-batch on one stage count, and which part each half of its backward frees.
 
     Example: `Held()` is a half for each; `Held(input_share=0.0)` keeps everything until the weight gradient.
+
+    Raises:
+        ValueError: the share is outside 0 to 1.
     """
 
     input_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.input_share <= 1.0:
+            raise ValueError(f"input_share is {self.input_share}; it is the part I frees, from 0 to 1")
 
     @property
     def changes(self) -> Mapping[str, float]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
 
-from pllab.arguments import whole_number
+from pllab.arguments import require, whole_number
 
 Goal = Literal["all_reduce", "reduce", "broadcast"]
 Holdings = Sequence[Sequence[tuple[int, ...]]]
@@ -140,10 +140,14 @@ def holdings(collective: Collective) -> Iterator[Holdings]:
     """What every rank holds before the first round and after each, in names of ranks instead of numbers.
 
     Example: `list(holdings(tree_reduce(2)))` is `[[[(0,)], [(1,)]], [[(0, 1)], [(1,)]]]`.
+
+    Raises:
+        ValueError: a transfer names a rank or chunk that does not exist, or a rank has two of a kind in a round.
     """
     held: list[list[tuple[int, ...]]] = [[(rank,)] * collective.num_chunks for rank in range(collective.num_ranks)]
     yield held
-    for transfers in collective.rounds:
+    for number, transfers in enumerate(collective.rounds, 1):
+        _check_round(collective, number, transfers)
         before, held = held, list(held)
         for source, to, chunk, adds in transfers:
             own = before[to][chunk] if adds else ()
@@ -157,7 +161,7 @@ def check(collective: Collective) -> None:
     """Refuse a collective that does not reach its goal: every number once, on every rank that must have it.
 
     Raises:
-        ValueError: a rank ends with other numbers; the sentence says where.
+        ValueError: a rank ends with other numbers, or a round is impossible; the sentence says where.
     """
     wanted = (collective.root,) if collective.goal == "broadcast" else tuple(range(collective.num_ranks))
     last = deque(holdings(collective), maxlen=1)[0]
@@ -168,3 +172,15 @@ def check(collective: Collective) -> None:
                     f"{collective.name} leaves rank {rank} with the numbers of ranks {found} in chunk "
                     f"{chunk_name(chunk)}, and {collective.goal} needs {wanted}; each has to arrive there exactly once"
                 )
+
+
+def _check_round(collective: Collective, number: int, transfers: tuple[Transfer, ...]) -> None:
+    ranks, chunks, place = range(collective.num_ranks), range(collective.num_chunks), f"round {number}"
+    for one in transfers:
+        exists = one.source in ranks and one.to in ranks and one.source != one.to and one.chunk in chunks
+        what = f"{len(ranks)} ranks with {len(chunks)} chunks; both count from 0"
+        require(exists, f"{one} in {place} of {collective.name} is no transfer between two of {what}")
+    for verb, ends in (("sends", [one.source for one in transfers]), ("receives", [one.to for one in transfers])):
+        twice = next((rank for rank in ends if ends.count(rank) > 1), None)
+        told = f"rank {twice} {verb} several messages in {place} of {collective.name}; give each a round"
+        require(twice is None, told)

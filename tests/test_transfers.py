@@ -77,6 +77,7 @@ def of(*rounds: tuple[Transfer, ...], goal: str = "all_reduce") -> Collective:
 
 
 RING = ring_all_reduce(3)
+BOTH_TO_0 = (Transfer(1, 0, 0, True), Transfer(2, 0, 0, True))
 SWAP = (Transfer(0, 1, 0, True), Transfer(1, 0, 0, True))
 
 
@@ -98,6 +99,12 @@ def test_a_round_sends_what_was_there_before_it() -> None:
             replace(RING, rounds=(*RING.rounds[:-1], RING.rounds[-1][1:])),
             "leaves rank 2 with the numbers of ranks (0, 2)",
         ),
+        (of((Transfer(0, 2, 0, True),)), "0>2+a in round 1 of mine is no transfer between two of 2 ranks"),
+        (of((Transfer(0, -1, 0, True),)), "0>-1+a in round 1"),
+        (of((Transfer(0, 0, 0, True),)), "0>0+a in round 1"),
+        (of((Transfer(0, 1, 1, True),)), "0>1+b in round 1"),
+        (of(SWAP, (*SWAP, SWAP[0])), "rank 0 sends several messages in round 2 of mine"),
+        (Collective("mine", "reduce", 3, (BOTH_TO_0,)), "rank 0 receives several messages in round 1 of mine"),
     ],
 )
 def test_what_reaches_no_goal_is_refused_with_a_sentence(collective: Collective, sentence: str) -> None:

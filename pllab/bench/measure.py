@@ -134,11 +134,13 @@ def compare(
     with runs of the same names: all wait for each other before each run, and the slowest rank's time counts.
 
     Raises:
-        ValueError: there are no rounds.
+        ValueError: there are no rounds, or no such baseline.
         Implausible: `Comparison.check` failed.
     """
     message = f"repeats={repeats}, warmup={warmup} measure nothing; give at least one repeat and no negative warm-up"
     require(repeats >= 1 and warmup >= 0, message)
+    told = f"baseline {baseline!r} is not among the runs; choose one of {', '.join(map(str, runs))}"
+    require(baseline is None or baseline in runs, told)
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(warmup + repeats):
         for name, run in runs.items():

@@ -212,7 +212,8 @@ def _hand_over(
     """
     told, telling = socket.socketpair()
     told.settimeout(_START_S)
-    told.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    if can_fork():
+        told.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     with telling:
         socket.send_fds(door, [b"1"], [telling.fileno(), *streams.values(), *pass_fds])
         told.sendall(json.dumps({**order, "streams": list(streams)}).encode() + b"\n")

@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from os.path import samestat
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import IO, Any
@@ -43,6 +44,7 @@ _SEND_S = 30.0
 _GRACE_S = 3.0  # in which a cause may arrive after its echo
 _KINDS = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}
 _CRASHED = "The process that ran your function {how} before the check was over; that never counts as passed."
+_MOVED = "The process that ran your function moved the folder of its check; that never counts as passed."
 _LATE = "Your function did not come back within {seconds:g} s; something waits forever."
 _NO_ANSWER = "Your function ended the conversation with its check ({error}); a verdict counts only for what it returns."
 
@@ -102,6 +104,11 @@ class Conversation:
         """The descriptor to wait for, with `select`."""
         return self._line.fileno()
 
+    @property
+    def has_word(self) -> bool:
+        """Whether a value has arrived, together with the one before it."""
+        return b"\n" in self._buffer
+
     def send(self, words: Mapping[str, Any]) -> None:
         """Send one value.
 
@@ -133,6 +140,8 @@ class Conversation:
             self._buffer += some
             if not some or len(self._buffer) > _MOST_BYTES:
                 raise self._without_answer()
+            if b"\n" not in some and time.monotonic() > end:  # who talks for ever is late too
+                return None
         text, _, self._buffer = self._buffer.partition(b"\n")
         with _reading():
             told = dict(json.loads(text))
@@ -188,9 +197,21 @@ class Solution:
     """
 
     def __init__(self, server: ForkServer, folder: Path, job: dict[str, Any], printed: IO[bytes]) -> None:
-        self.folder, self._server, self._job = folder, server, job
+        self._folder, self._made, self._server, self._job = folder, folder.lstat(), server, job
         self.kept: dict[Any, Any] = {}
         self._line = Conversation(server, folder, job, printed)
+
+    @property
+    def folder(self) -> Path:
+        """The folder in which both sides may write; foreign code could put a link to another one in its place.
+
+        Raises:
+            Ended: it is no longer the one that was given.
+        """
+        with suppress(OSError):
+            if samestat(self._folder.lstat(), self._made):
+                return self._folder
+        raise Ended("crashed", _MOVED)
 
     def begin(self, deadline_s: float) -> None:
         """Wait for the function; the deadline is for all questions together, once the function is there.
@@ -325,12 +346,13 @@ def _answers(ranks: Sequence[Conversation], timeout_s: float) -> list[Any]:
     failures: list[tuple[bool, int]] = []  # whether it is an echo, and the rank
     end = time.monotonic() + timeout_s
     while len(told) < len(ranks) and all(is_echo for is_echo, _ in failures):
-        waited_for = [rank for rank in range(len(ranks)) if rank not in told]
+        waited_for = {rank: line for rank, line in enumerate(ranks) if rank not in told}
         left_s = end - time.monotonic()
-        ready = select.select([ranks[rank] for rank in waited_for], [], [], max(0.0, left_s))[0]
+        ready = [line for line in waited_for.values() if line.has_word]
+        ready = ready or select.select(list(waited_for.values()), [], [], max(0.0, left_s))[0]
         if not ready or left_s < -_GRACE_S:  # who talks for ever is late too
             break
-        heard = {rank: _heard(ranks[rank]) for rank in waited_for if ranks[rank] in ready}
+        heard = {rank: _heard(line) for rank, line in waited_for.items() if line in ready}
         told |= {rank: one for rank, one in heard.items() if one is not None}
         failures = [(one["is_echo"], rank) for rank, one in told.items() if "failed" in one]
         if failures:

@@ -99,7 +99,11 @@ class Sandbox:
         self._home = Path(tempfile.mkdtemp(prefix="pllab-sandbox-")).resolve()
         self.scratch = self._home / "tmp"
         self.scratch.mkdir()
-        self.server = ForkServer(*PRELOADED, home=self._home, within=self._command())
+        try:
+            self.server = ForkServer(*PRELOADED, home=self._home, within=self._command())
+        except BaseException:
+            _remove(self._home)
+            raise
         self._watcher = threading.Thread(target=self._watch, name="pllab-sandbox", daemon=True)
         self._watcher.start()
         return self

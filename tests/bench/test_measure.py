@@ -81,6 +81,11 @@ def test_what_would_count_no_round_is_refused(repeats: int, warmup: int) -> None
         compare({"a": list}, repeats, warmup)
 
 
+def test_a_baseline_that_is_no_run_is_refused_before_anything_runs() -> None:
+    with pytest.raises(ValueError, match="baseline 'b' is not among the runs; choose one of a, 125"):
+        compare({"a": pytest.fail, 125: pytest.fail}, baseline="b")
+
+
 def test_the_table_has_the_ratio_of_each_round_total_over_total_and_who_is_level() -> None:
     # The mean of the rates would be (100 + 25) / 2.
     result = Comparison({"a": (2.0, 8.0), "shorter": (1.0, 4.0), "level": (1.0, 12.0)}, "a", tokens=100)

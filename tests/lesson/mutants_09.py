@@ -46,8 +46,8 @@ def fails_for_no_pair(batches, schedule, partitions):
 def late_tasks(batches, schedule, partitions, devices, in_queues, out_queues):
     for i, j in schedule:
         in_queues[j].put(Task(lambda: partitions[j](batches[i])))  # noqa: B023 - the bug
-    for i, j in schedule:
-        batches[i] = out_queues[j].get()[1]
+    for batch, stage in schedule:
+        batches[batch] = out_queues[stage].get()[1]
 
 
 def plain_loop(batches, schedule, partitions, devices, in_queues, out_queues):
@@ -66,7 +66,7 @@ def waits_in_the_loop(batches, schedule, partitions, devices, in_queues, out_que
 
 @with_switches
 def compute_that(mistakes, batches, schedule, partitions, devices, in_queues, out_queues):
-    """Raises as soon as it takes an exception, and does one thing more wrong."""
+    """Leaves results in the queues when it takes an exception; a switch does one thing more wrong."""
     _give(batches, schedule, partitions, in_queues)
     for place, (i, j) in enumerate(schedule):
         ok, result = out_queues[j].get()

@@ -4,9 +4,11 @@ import json
 import math
 import os
 import socket
+import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
@@ -229,7 +231,7 @@ _WRITING.send(b"there")
 
 def rank(**told):
     """The end of a conversation with a rank that has something to say, which is for ever the same."""
-    return Mock(fileno=READY.fileno, receive=lambda _: told, is_starved=lambda _: False)
+    return Mock(fileno=READY.fileno, has_word=False, receive=lambda _: told, is_starved=lambda _: False)
 
 
 def raised(name, text):
@@ -254,6 +256,37 @@ def test_a_rank_that_talks_past_the_deadline_is_late(monkeypatch):
     mumbles.receive = Mock(side_effect=(time.sleep(0.01) for _ in range(1000)))  # then nobody kept the deadline
     with pytest.raises(comm.RankError, match="had not finished after 0.1 s"):
         asking._answers([mumbles], 0.1)
+
+
+@contextmanager
+def conversation(folder, *parts):
+    """A conversation whose other end says these parts one after the other, and then stays open."""
+    kept = []
+
+    def start(_, *words, pass_fds, **options):
+        other_end = socket.socket(fileno=os.dup(pass_fds[0]))
+        kept.append(other_end)
+        kept.append(threading.Thread(target=lambda: [other_end.sendall(part) or time.sleep(0.01) for part in parts]))
+        kept[1].start()
+        return Mock(returncode=0)
+
+    line = asking.Conversation(Mock(start=start), folder, {})
+    yield line
+    kept[1].join()
+    kept[0].close()
+    line.close()
+
+
+def test_an_answer_that_came_with_the_first_word_is_heard(tmp_path):
+    both = b"".join(json.dumps(told).encode() + b"\n" for told in ({"ready": True}, {"value": encode(3)}))
+    with conversation(tmp_path, both) as line:
+        line.wait_until_ready()
+        assert asking._answers([line], 1.0) == [3]
+
+
+def test_who_says_no_whole_word_until_the_deadline_has_said_none(tmp_path):
+    with conversation(tmp_path, *[b" "] * 100, b"{}\n") as line:
+        assert line.receive(0.1) is None
 
 
 def test_what_the_function_took_away_from_an_argument_is_gone_here_too():

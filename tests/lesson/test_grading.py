@@ -10,12 +10,13 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
 
 from pllab.comm.fork_server import warm_server
-from pllab.lesson import Outcome, grading
+from pllab.lesson import Outcome, grading, sandbox
 from pllab.lesson.checking import PRELOADED, judge
 from pllab.lesson.exercise import exercises_of, find
 from pllab.lesson.extraction import needed, statements
@@ -67,6 +68,49 @@ def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path, monke
     assert not [thread for thread in threading.enumerate() if thread.name == "pllab-sandbox"]
 
 
+@pytest.mark.exhaustive
+@behind_bubblewrap
+def test_the_exercise_after_a_hostile_one_of_a_notebook_is_alone(tmp_path):
+    bomb = """
+import os, subprocess
+def bubbles(num_batches, num_partitions):
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    while True:
+        os.fork()
+"""
+    alone = """
+from pathlib import Path
+def fewest_batches(num_partitions, fraction):
+    words = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    assert not any(word.startswith(b"sleep") for word in words)
+    m = 1
+    while (num_partitions - 1) / (m + num_partitions - 1) > fraction + 1e-12:
+        m += 1
+    return m
+"""
+    exercises = ("08.2", bomb, "bubbles"), ("08.3", alone, "fewest_batches")
+    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", *exercises))
+    assert in_words(sheet)[1:] == ["limit", "right"]
+
+
+@behind_bubblewrap
+def test_a_link_in_the_place_of_the_folder_leads_nobody_out(tmp_path):
+    (victim := tmp_path / "victim").mkdir()
+    cell = f"""
+import tempfile
+from pathlib import Path
+def move():
+    for folder in [*Path(tempfile.gettempdir()).iterdir()]:
+        folder.rename(f"{{folder}}-away")
+        folder.symlink_to({str(victim)!r})
+def ring_pass(x, rank, world_size, moved=move()):
+    return x
+"""
+    before = victim.stat().st_mtime_ns
+    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("02.1", cell, "ring_pass")))
+    assert sheet.points == 0 and victim.stat().st_mtime_ns == before
+
+
 OWNER = """
 import sys
 from pllab.lesson import sandbox
@@ -108,7 +152,7 @@ def test_a_solution_writes_in_its_own_folder_sees_nothing_of_others_and_nothing_
     monkeypatch.setenv("HOME", str(folders[0]))
     monkeypatch.setattr(tempfile, "tempdir", str(folders[1]))
     cell = f"""
-import ctypes, os, socket
+import ctypes, os, socket, tempfile
 from pathlib import Path
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 
@@ -141,6 +185,7 @@ def my_share(items, rank, world_size):
         lambda: os.environ.get("A_SECRET"),
         lambda: libc.creat(b"/dev/out", 0o600),
         lambda: libc.creat(b"/tmp/out", 0o600),
+        lambda: os.rename(tempfile.gettempdir(), tempfile.gettempdir() + "-away") or True,
     ]
     for folder in {[str(folder) for folder in folders]!r}:
         ways.append(lambda folder=folder: Path(folder, "secret").read_text())
@@ -260,6 +305,25 @@ def judged_in_cells(folder, *texts):
     return judge(find("00.1"), Packed(source), warm_server(*PRELOADED), folder, 20.0)
 
 
+TELLS = """
+import os
+def tell():
+    for descriptor in range(3, 100):
+        try:
+            os.write(descriptor, {words!r})
+        except OSError:
+            pass
+TOLD = tell()
+def my_share(items, rank, world_size, told=TOLD):
+    return items
+"""
+
+
+@pytest.mark.parametrize("words", [b'{"refused": 3}\n', b"3\n", b"x\n"])
+def test_words_that_are_no_value_are_refused_while_the_function_is_made(tmp_path, words):
+    assert judged_in_cells(tmp_path, TELLS.format(words=words), CHECK).hint_id == "crashed"
+
+
 @pytest.mark.parametrize("cells", AS_IN_A_NOTEBOOK.values(), ids=AS_IN_A_NOTEBOOK)
 def test_what_is_right_in_the_notebook_is_right_here(tmp_path, cells):
     verdict = judged_in_cells(tmp_path, *cells)
@@ -298,6 +362,15 @@ def test_an_interrupt_ends_what_is_being_graded(tmp_path, monkeypatch):
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         graded(hand_in(tmp_path / "a.ipynb", ("00.1", ENDLESS, "my_share")))
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_a_sandbox_that_cannot_start_leaves_nothing_behind(tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(sandbox, "ForkServer", Mock(side_effect=OSError("no more processes")))
+    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("00.1", RIGHT, "my_share")))
+    assert in_words(sheet) == ["ended"] and "no more processes" in sheet.verdicts[0].hint
     assert not list((tmp_path / "temporary").iterdir())
 
 

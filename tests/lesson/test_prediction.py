@@ -276,13 +276,21 @@ def test_nothing_is_sent_where_no_class_is(class_folder, monkeypatch):
         class_guesses(asked)
 
 
-def test_a_folder_that_cannot_be_used_is_said_and_stops_nothing(class_folder):
+def test_a_folder_that_cannot_be_used_is_said_and_stops_nothing(class_folder, monkeypatch):
     class_folder.rmdir()
     asked = _ask()
     asked.guess = 1
     assert asked.noted == "Noted: 1 s. Your guess was not sent to the class: No such file or directory."
     with pytest.raises(FileNotFoundError):
         class_guesses(asked)
+    monkeypatch.setenv("PLLAB_CLASS", str(class_folder.parent))
+    monkeypatch.delenv("PLLAB_HOME")
+    monkeypatch.delenv("CI", raising=False)
+    class_folder.mkdir()
+    monkeypatch.chdir(class_folder)
+    class_folder.rmdir()  # the learner's own
+    asked.guess = 2
+    assert asked.noted == "Noted: 2 s. Your guess was not sent to the class: No such file or directory."
 
 
 def test_two_learners_of_one_machine_have_a_file_each(class_folder, monkeypatch):

@@ -238,3 +238,9 @@ def test_zb_h1_s_last_stage_keeps_what_its_weight_gradients_need() -> None:
 
 def test_kinds_that_are_drawn_only_hold_nothing() -> None:
     assert not {Kind.C, Kind.U, Kind.R} & Held().changes.keys()
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_share_outside_0_to_1_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match=f"input_share is {share}; it is the part I frees, from 0 to 1"):
+        Held(share)

@@ -172,6 +172,8 @@ def test_nonsense_from_a_cell_is_one_sentence_and_changes_nothing(editor, verb, 
     ("options", "sentence"),
     [
         ({"costs": Costs(forward=(1.0, 2.0, 3.0))}, "3 stages"),
+        ({"par": "nine"}, "par is 'nine'"),
+        ({"par": float("nan")}, "par is nan"),
         ({"memory_limit": float("nan")}, "memory_limit is nan"),
     ],
 )

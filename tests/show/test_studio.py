@@ -155,6 +155,21 @@ def test_what_does_not_exist_is_refused(given, sentence):
         assert sentence in studio.view["problem"] and studio.view["runs"] == picture
 
 
+def test_a_run_sets_a_refused_control_back():
+    """It is of the setting on screen, so the sentence of the refusal goes with the refused one."""
+    studio = show.BubbleStudio(Schedule(one_f_one_b(3, 4).rows, "mine"), run=simulate)
+    studio.family, studio.num_ranks = "1F1B", 4
+    studio.compare = "mine"
+    assert "mine is for 3 ranks" in studio.view["problem"]
+    studio.order = {"what": "run", "number": "1"}
+    assert (studio.view["problem"], studio.compare, studio.num_ranks) == ("", "", 4)
+
+
+def test_one_micro_batch_is_told_in_the_singular():
+    [axes] = show.BubbleStudio("GPipe", 1, 1).static().canvas.axes
+    assert axes.get_title(loc="left").endswith("holds 1 micro-batch")
+
+
 def test_a_family_that_is_no_text_is_refused_by_its_text():
     with pytest.raises(ValueError, match=re.escape("there is no family '[1]'; choose one of GPipe, 1F1B")):
         show.BubbleStudio([1])

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import traitlets
 
-from pllab.arguments import require
+from pllab.arguments import is_number, require
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.editor.board import draw_board, label_in, outcome_of, sentence_of, summary_of, view_of
 from pllab.show.editor.positions import BoardRules, Position, halves_of, judge, merge, move, place_of, split
@@ -44,7 +44,7 @@ class ScheduleEditor(Widget):
         projector: whether the editor fills the window, for a lecture.
 
     Raises:
-        ValueError: `memory_limit` is no number.
+        ValueError: `memory_limit` or `par` is no number.
     """
 
     _esm, _css = sources_of(__file__, "view.js", "boxes.js", "editor/dragging.js")
@@ -63,6 +63,8 @@ class ScheduleEditor(Widget):
         *,
         projector: bool = False,
     ) -> None:
+        is_fine = par is None or (is_number(par) and math.isfinite(par))
+        require(is_fine, f"par is {par!r}; give the makespan to reach, a number, or None")
         limit = None if memory_limit == math.inf else memory_limit  # as JSON has no infinity
         self._rules = BoardRules(costs or Costs(), limit, par)
         self._run = run

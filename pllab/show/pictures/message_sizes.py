@@ -68,7 +68,7 @@ def draw_buckets(
         beta_s: seconds that each byte costs.
         measured: the measured points.
         bucket_bytes: the one size to show; by default all: one gradient each, 4 kB and each time twice as much, all in
-            one, and every measured size.
+            one, and every measured size. It is one of these.
     """
     choices = choices_of(sizes, alpha_s, beta_s, measured)
     top_ms = 1.05e3 * max(max(choice.seconds, (choice.measured or {}).get("high", 0.0)) for choice in choices)

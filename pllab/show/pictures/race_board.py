@@ -63,7 +63,7 @@ class Race:
 
     def finish(self, name: str, rates: Sequence[float], verdict: str) -> None:
         """Finish a contestant with the rate of each of its runs, and a word on them such as its speed-up."""
-        self._show(Contestant(name, 1.0, statistics.median(rates), rates, verdict))
+        self._show(Contestant(name, 1.0, statistics.median(rates), tuple(rates), verdict))
 
     def static(self) -> Figure:
         """The race when all have finished: horizontal bars with whiskers from the slowest to the fastest run."""

@@ -201,8 +201,8 @@ class BubbleStudio(Widget):
         self._screen = setting.screen(self._measured)
         self._setting = setting
         with self.hold_trait_notifications():
-            for name in ("num_ranks", "num_microbatches", "stage_costs", "with_run"):
-                setattr(self, name, setting.to_inputs()[name])
+            for name, value in setting.to_inputs().items():
+                setattr(self, name, value)
         self._answer({"runs": [one and one.to_dict() for one in self._screen], "problem": ""})
 
     def _answer(self, view: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pllab.schedule import Schedule, collector_paused, peak_in_flight
 from pllab.show.figures import Figure, figure
-from pllab.show.theme import ENGINE_LABELS, count_of, write_number, write_percent, write_seconds
+from pllab.show.theme import ENGINE_LABELS, count_of, write_percent, write_seconds
 from pllab.show.timeline_picture import ABOVE_MEMORY, draw_idle_times, draw_memory, draw_spans, panels
 from pllab.simulate import Costs, IdleCause, action_times, idle_causes, simulate
 from pllab.timeline import Engine, Timeline
@@ -216,6 +216,6 @@ def describe_studio(screen: Screen) -> str:
 
 
 def _title_of(one: Shown) -> str:
-    held, length = write_number(max(one.most_held)), write_seconds(one.step.length_s)
+    held, length = count_of(max(one.most_held), "micro-batch"), write_seconds(one.step.length_s)
     bubble = f"bubble fraction {write_percent(one.step.bubble_fraction)}"
-    return f"{one.name}, {one.engine_words}: {bubble}, one step {length}, holds {held} micro-batches"
+    return f"{one.name}, {one.engine_words}: {bubble}, one step {length}, holds {held}"
