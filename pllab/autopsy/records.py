@@ -107,7 +107,8 @@ class Record:
 
     def collectives(self, group: str) -> dict[int, Call]:
         """Its collectives of one group by their place there."""
-        return {call.order: call for call in self.calls if call.is_collective and call.group == group}
+        in_order = sorted(self.calls, key=lambda call: call.number)  # a file may list them in another one
+        return {call.order: call for call in in_order if call.is_collective and call.group == group}
 
     def to_json(self) -> dict[str, Any]:
         """The record as plain values, for `json.dumps`."""

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def judge(exercise: Exercise, packed: Packed, server: ForkServer, folder: Path, 
     job = {"exercise_id": exercise.id, "file": exercise.module, "package": package, **vars(packed)}
     with tempfile.TemporaryFile() as printed:
         with _as_torch_begins():
-            verdict = _judged(exercise, Solution(server, folder, job, printed), deadline_s)
+            verdict = _judged(exercise, partial(Solution, server, folder, job, printed), deadline_s)
         printed.seek(0)
         return replace(verdict, printed=printed.read(_MOST_PRINTED).decode(errors="replace").strip())
 
@@ -92,10 +93,10 @@ def _as_torch_begins() -> Iterator[None]:
         torch.set_default_dtype(dtype)
 
 
-def _judged(exercise: Exercise, solution: Solution, deadline_s: float) -> Verdict:
+def _judged(exercise: Exercise, start: Callable[[], Solution], deadline_s: float) -> Verdict:
     verdict = Verdict(exercise=exercise)
     try:
-        with closing(solution):
+        with closing(start()) as solution:
             solution.begin(deadline_s)
             for case in exercise.cases:
                 verdict = _tested(case, solution, verdict)

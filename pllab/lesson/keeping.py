@@ -205,13 +205,14 @@ def _section(exercise: Exercise, solution: str, code: dict[str, str], sections: 
     others = {key: body for key, body in sections.items() if key != exercise.id}
     elsewhere = {name: (key, made) for key, body in others.items() for name, made in _meanings(body)}
     solutions = {name for body in others.values() for _, name in _MARK.findall(body)} & set(elsewhere) - {solution}
-    own = [text for name, text in code.items() if name not in solutions or not text.startswith(("from pllab.", _APART))]
-    for name, made in _meanings("\n".join(own)):
+    own = {name: text for name, text in code.items() if name not in solutions or not text.startswith("from pllab.")}
+    for name, made in _meanings("\n".join(own.values())):
         key, other = elsewhere.get(name, ("", made))
         if made != other:
             raise ValueError(f"{key} has another {name}; give one of them another name")
     mark = f"# ==== {exercise.id} {exercise.title}: {solution} ===="
-    return "\n".join([mark, *sorted(own, key=lambda text: text.startswith(_APART))])
+    new = [text for name, text in own.items() if name not in solutions or not text.startswith(_APART)]
+    return "\n".join([mark, *sorted(new, key=lambda text: text.startswith(_APART))])
 
 
 def _meanings(text: str) -> Iterator[tuple[str, str]]:

@@ -81,7 +81,7 @@ class Figure:
         import matplotlib
 
         buffer = io.BytesIO()
-        metadata = {"Software": None} if kind == "png" else {}
+        metadata = {"Date": None, "Creator": None} if kind == "svg" else {}
         with matplotlib.rc_context(matplotlib_style()):
             self.canvas.savefig(buffer, format=kind, dpi=DPI, bbox_inches="tight", metadata=metadata)
         return buffer.getvalue()

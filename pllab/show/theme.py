@@ -128,6 +128,7 @@ def matplotlib_style() -> dict[Any, Any]:
         "xtick.color": INK,
         "ytick.color": INK,
         "svg.fonttype": "none",
+        "svg.hashsalt": "pllab",  # the same figure is the same bytes
     }
 
 

@@ -44,6 +44,9 @@ def test_each_ward_is_diagnosed_right_over_fifty_seeds(ward):
         records, truth = rehearse(ward, seed)
         assert named(diagnose(records)) == truth, seed
         assert named(diagnose(records[::-1])) == truth, "the order of the files does not matter"
+        for one in records:
+            backwards = replace(one, calls=one.calls[::-1])
+            assert list(backwards.collectives("")) == list(one.collectives("")), "nor does that of the calls"
 
 
 def test_a_rank_is_late_by_the_time_since_the_one_before_it():

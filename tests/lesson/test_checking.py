@@ -159,3 +159,15 @@ def test_unknown_exercises_are_refused_with_the_way_out():
 def test_a_deadline_is_a_number_of_seconds(deadline_s):
     with pytest.raises(ValueError, match="deadline_s"):
         check("00.1", None, deadline_s=deadline_s)
+
+
+def test_a_process_that_ends_before_it_has_its_job_is_a_verdict(monkeypatch):
+    """As one that the system ends because its memory is full."""
+    monkeypatch.setattr(asking.Conversation, "send", lambda conversation, _: conversation.receive(0.0))
+    monkeypatch.setattr(asking.Conversation, "receive", lambda conversation, _: conversation.close() or ended())
+
+    def ended():
+        raise asking.Ended("crashed", "It was killed.")
+
+    verdict = check("00.1", lambda items, rank, world_size: items[rank::world_size])
+    assert (verdict.hint_id, verdict.hint) == ("crashed", "It was killed.")

@@ -119,6 +119,8 @@ def test_what_cannot_be_kept_is_said():
     other = "def helper():\n    return 2\n\ndef my_share(i, r, w):\n    helper()\n"
     told = "not in my_pllab.py, because 05.2 has another helper; give one of them another name"
     assert kept("00.1", other) == told
+    solution = "def average_gradients(m):\n    return 2\n\ndef my_share(i, r, w):\n    average_gradients(i)\n"
+    assert kept("00.1", solution) == told.replace("helper;", "average_gradients;")
     tensor = "def my_share(i, r, w):\n    return table[r]\n"
     assert "it uses table, which is no plain constant" in kept("00.1", tensor, table=torch.ones(3))
     nested = cell("def makes():\n    def my_share(i, r, w): ...\n    return my_share\n")["makes"]()

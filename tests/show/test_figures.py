@@ -30,6 +30,8 @@ def test_html_holds_the_png_and_escapes_the_sentence():
 
 def test_the_same_figure_gives_the_same_bytes():
     assert figure(canvas(), "a line").png == figure(canvas(), "a line").png
+    assert figure(canvas(), "a line").svg == figure(canvas(), "a line").svg
+    assert "date" not in figure(canvas(), "a line").svg
 
 
 def test_save_by_suffix(tmp_path):

@@ -183,6 +183,12 @@ def test_the_static_twin_says_and_draws_the_same():
     alt = data["text/plain"]
     assert alt.startswith("1F1B, 4 ranks, 8 micro-batches, simulated: makespan 33 s, bubble fraction 27.3 %")
     assert "bubble overhead 37.5 %, at most 4 micro-batches held by a rank; GPipe, 4 ranks" in alt
+    studio.family, studio.steady = "ZB-H2", True
+    twin = studio.static()
+    assert twin.alt.startswith("ZB-H2, 4 ranks, 8 micro-batches, simulated: a step every 24 s, bubble fraction 0 %")
+    assert (
+        twin.canvas.axes[0].get_title(loc="left").startswith("ZB-H2, simulated: bubble fraction 0 %, a step every 24 s")
+    )
 
 
 def count_pixels(png, colour):

@@ -1,4 +1,4 @@
-"""Traces that PyTorch writes here, on two gloo ranks, by classes of torch.distributed.pipelining."""
+"""Traces that PyTorch writes here, on two gloo ranks, for every schedule of torch.distributed.pipelining."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,25 @@ from pathlib import Path
 import pytest
 
 from pllab.comm import launch
-from pllab.schedule import interleaved, zbv
+from pllab.schedule import Schedule, check, one_f_one_b
 from pllab.simulate import estimate, idle_causes, simulate
 from pllab.traces import Recorded, read_trace
 from tests.traces import programs
+
+FEW = ["Schedule1F1B", "to_torch"]
+REST = [family for family in programs.STAGES_PER_RANK if family not in FEW]
+
+
+def written(folder: Path, families: list[str]) -> dict[str, tuple[list[Path], Schedule]]:
+    """Per family, the files of both ranks, and the rows that PyTorch says it runs."""
+    orders = launch(programs.write_traces, 2, str(folder), families, backend="gloo", timeout_s=200)
+    return {
+        family: (
+            [folder / f"{family} rank{rank}.json" for rank in range(2)],
+            Schedule.from_csv("".join(",".join(order[family]) + "\n" for order in orders)),
+        )
+        for family in families
+    }
 
 
 def named_events(path: Path, step: int) -> dict[str, tuple[float, float]]:
@@ -38,18 +53,9 @@ def check_times(recorded: Recorded, paths: list[Path]) -> None:
     assert max(ends) - min(ends) < 1, "one clock, to the microsecond"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("traces")
-    launch(programs.write_traces, 2, str(made), backend="gloo", timeout_s=200)
-    return made
-
-
-@pytest.mark.parametrize(("name", "make"), [("zbv", zbv), ("ScheduleInterleaved1F1B", interleaved)])
-def test_a_pipeline_is_read_as_it_ran(folder, name, make):
-    paths = [folder / f"{name} rank{rank}.json" for rank in range(2)]
-    recorded = read_trace(paths)
-    assert recorded.schedule == make(2, programs.NUM_MICROBATCHES)
+def check_run(recorded: Recorded, paths: list[Path], order: Schedule) -> None:
+    check(recorded.schedule)
+    assert not order.num_actions or recorded.schedule == order
     assert (recorded.step, recorded.steps, recorded.clock) == (2, (1, 2), "host")
     check_times(recorded, paths)
     costs = estimate([(recorded.schedule, recorded.timeline)])
@@ -59,6 +65,18 @@ def test_a_pipeline_is_read_as_it_ran(folder, name, make):
     assert sum(one.seconds for one in causes) == pytest.approx(recorded.timeline.idle, rel=1e-3)
 
 
-def test_a_class_that_names_nothing_is_refused_with_the_way_out(folder):
+def test_1f1b_of_ours_is_read_as_it_ran_and_a_class_that_names_nothing_is_refused(tmp_path):
+    files = written(tmp_path, FEW)
+    paths, order = files["to_torch"]
+    check_run(read_trace(paths), paths, order)
+    assert order == one_f_one_b(2, 4), "the way out that the refusal of Schedule1F1B names"
     with pytest.raises(ValueError, match=r"Schedule1F1B write none, so run their order with pllab.pipeline.to_torch"):
-        read_trace(folder / "Schedule1F1B rank0.json")
+        read_trace(files["Schedule1F1B"][0])
+
+
+@pytest.mark.exhaustive
+def test_every_family_of_the_runtime_is_read_as_it_ran(tmp_path):
+    for family, (paths, order) in written(tmp_path, REST).items():
+        recorded = read_trace(paths)
+        check_run(recorded, paths, order)
+        assert recorded.schedule.is_split == (family not in ("ScheduleInterleaved1F1B", "ScheduleLoopedBFS"))

@@ -160,8 +160,8 @@ class BubbleStudio(Widget):
         return self._screen.main.costs
 
     def static(self) -> Figure:
-        """The same timelines, staircases and numbers as a figure, of one step that ends at a barrier."""
-        return draw_studio(self._screen)
+        """The same timelines, staircases and numbers as a figure; of the timeline, one step."""
+        return draw_studio(self._screen, self.steady)
 
     def export_html(self, path: Path | str | None = None) -> str:
         """One HTML file that keeps its controls; it needs no kernel, no network and no other file.

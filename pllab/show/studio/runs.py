@@ -187,35 +187,41 @@ def sizes_of(num_ranks: int, num_microbatches: int) -> str:
 # On paper
 
 
-def draw_studio(screen: Screen) -> Figure:
+def draw_studio(screen: Screen, steady: bool = False) -> Figure:
     """Every run on screen with its numbers: idle time is hatched, work lies on it, the memory of a rank below its row.
 
-    A measured run is drawn below its prediction, on the same axis.
+    A measured run is drawn below its prediction, on the same axis. The numbers are those of a step that ends at a
+    barrier, or in the steady state.
     """
     runs = [one for one in (screen.main, screen.measured, screen.compared) if one]
     most = max(1.0, *(peak for one in runs for peak in one.most_held))
-    shown = [(_title_of(one), one.timeline, min(0.62, 5.0 / one.timeline.num_ranks)) for one in runs]
+    shown = [(_title_of(one, steady), one.timeline, min(0.62, 5.0 / one.timeline.num_ranks)) for one in runs]
     with panels(shown) as (fig, drawn):
         for panel, one in zip(drawn, runs, strict=True):
             draw_idle_times(panel, ABOVE_MEMORY)
             draw_spans(panel, ABOVE_MEMORY)
             draw_memory(panel, one.schedule.stages_per_rank, most)
-        return figure(fig, describe_studio(screen))
+        return figure(fig, describe_studio(screen, steady))
 
 
-def describe_studio(screen: Screen) -> str:
+def describe_studio(screen: Screen, steady: bool = False) -> str:
     """Sizes and numbers in a sentence for each run."""
+    length = "a step every" if steady else "makespan"
     return "; ".join(
-        f"{one.title}, {one.engine_words}: makespan {write_seconds(one.step.length_s)}, "
-        f"bubble fraction {write_percent(one.step.bubble_fraction)}, "
-        f"bubble overhead {write_percent(one.step.bubble_overhead)}, "
+        f"{one.title}, {one.engine_words}: {length} {write_seconds(measure.length_s)}, "
+        f"bubble fraction {write_percent(measure.bubble_fraction)}, "
+        f"bubble overhead {write_percent(measure.bubble_overhead)}, "
         f"at most {count_of(max(one.most_held), 'micro-batch')} held by a rank"
-        for one in screen
-        if one
+        for one in filter(None, screen)
+        for measure in [one.steady if steady else one.step]
     )
 
 
-def _title_of(one: Shown) -> str:
-    held, length = count_of(max(one.most_held), "micro-batch"), write_seconds(one.step.length_s)
-    bubble = f"bubble fraction {write_percent(one.step.bubble_fraction)}"
-    return f"{one.name}, {one.engine_words}: {bubble}, one step {length}, holds {held}"
+def _title_of(one: Shown, steady: bool) -> str:
+    measure = one.steady if steady else one.step
+    length = f"{'a step every' if steady else 'one step'} {write_seconds(measure.length_s)}"
+    held, bubble = (
+        count_of(max(one.most_held), "micro-batch"),
+        f"bubble fraction {write_percent(measure.bubble_fraction)}",
+    )
+    return f"{one.name}, {one.engine_words}: {bubble}, {length}, holds {held}"
