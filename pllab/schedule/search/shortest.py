@@ -82,8 +82,9 @@ def optimal(num_stages: int, num_microbatches: int, costs: Costs, memory_limit: 
         rank 0  F0 F1 .  I0 W0 I1 W1
         rank 1  .  F0 I0 F1 I1 W0 W1
 
-    It is the schedule of `zero_bubble` with `makespan_first`. What proves it is a bound that needs no search: the work
-    of a rank, the waits that nothing can fill, and the memory. A schedule above the bound may be the best all the same.
+    It is the schedule of `zero_bubble` with `makespan_first`, or without it where that one ends earlier. What proves it
+    is a bound that needs no search: the work of a rank, the waits that nothing can fill, and the memory. A schedule
+    above the bound may be the best all the same.
 
     Args:
         num_stages: also the number of ranks.
@@ -96,6 +97,8 @@ def optimal(num_stages: int, num_microbatches: int, costs: Costs, memory_limit: 
     """
     work = SearchProblem(num_stages, num_microbatches, costs, memory_limit)
     best, bound = shortest(work, makespan_first=True), work.floor_of_makespan()
+    if best.makespan > bound * (1 + _EQUAL):
+        best = min(best, shortest(work), key=lambda order: order.makespan)
     schedule, is_proven = work.schedule(best.rows, "optimal"), best.makespan <= bound * (1 + _EQUAL)
     return Optimum(schedule, best.makespan, min(bound, best.makespan), is_proven)
 
