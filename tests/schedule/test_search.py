@@ -76,9 +76,7 @@ def questions(draw: st.DrawFn, most: int = 5) -> Question:
 
 
 @settings(max_examples=60, deadline=None)
-@example(
-    question=(5, 7, Costs((0.0, 0.0, 1.4, 0.0, 0.0), 1.2, 3.0, 1.5), 5.5)
-)  # 48.6, or 48.3
+@example(question=(5, 7, Costs((0.0, 0.0, 1.4, 0.0, 0.0), 1.2, 3.0, 1.5), 5.5))  # 48.6, or 48.3
 @given(question=questions())
 def test_every_question_gets_legal_schedules_within_the_memory_and_above_their_floors(question: Question) -> None:
     """And what `optimal` says of its schedule is true."""
