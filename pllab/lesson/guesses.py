@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from textwrap import fill
 from typing import Any
 
 from pllab.files import write_whole
@@ -21,6 +22,7 @@ FILE = "predictions.json"
 PROMISED = 0.8
 _NEAR = 0.05  # a single number this close counts, however small the spread
 _SURPRISING = 0.1
+_WIDTH = 96  # of a line that a narrow notebook does not break amid a word
 _WHAT_TO_DO = (
     "No guess is kept yet: note one on the card of a lesson, a range if you can, and then run the cell that reveals "
     "the answer."
@@ -103,7 +105,8 @@ class Calibration:
         return words
 
     def __repr__(self) -> str:
-        return "\n".join([" ".join(self.sentences()), *map(str, self.kept)])
+        lines = [*self.sentences(), *map(str, self.kept)]
+        return "\n".join(fill(line, _WIDTH, subsequent_indent="  ") for line in lines)
 
 
 def calibration() -> Calibration:
