@@ -98,9 +98,3 @@ def require(is_fine: bool, message: str) -> None:
     """
     if not is_fine:
         raise ValueError(message)
-
-
-class Lines(str):
-    """Text that a notebook shows as it is, without quotation marks."""
-
-    __repr__ = str.__str__

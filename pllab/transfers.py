@@ -4,7 +4,7 @@
 `pllab.comm.run_transfers` runs it with send and receive. Standard library only.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -175,12 +175,16 @@ def check(collective: Collective) -> None:
 
 
 def _check_round(collective: Collective, number: int, transfers: tuple[Transfer, ...]) -> None:
-    ranks, chunks, place = range(collective.num_ranks), range(collective.num_chunks), f"round {number}"
-    for one in transfers:
-        exists = one.source in ranks and one.to in ranks and one.source != one.to and one.chunk in chunks
-        what = f"{len(ranks)} ranks with {len(chunks)} chunks; both count from 0"
-        require(exists, f"{one} in {place} of {collective.name} is no transfer between two of {what}")
-    for verb, ends in (("sends", [one.source for one in transfers]), ("receives", [one.to for one in transfers])):
-        twice = next((rank for rank in ends if ends.count(rank) > 1), None)
-        told = f"rank {twice} {verb} several messages in {place} of {collective.name}; give each a round"
-        require(twice is None, told)
+    for transfer in transfers:
+        source, to, chunk, _ = transfer
+        exist = 0 <= min(source, to) < max(source, to) < collective.num_ranks and 0 <= chunk < collective.num_chunks
+        if not exist:
+            raise ValueError(
+                f"{transfer} in round {number} of {collective.name} is no transfer between two of "
+                f"{collective.num_ranks} ranks with {collective.num_chunks} chunks; both count from 0"
+            )
+    for verb, ends in (("sends", [t.source for t in transfers]), ("receives", [t.to for t in transfers])):
+        rank, times = Counter(ends).most_common(1)[0] if ends else (0, 1)
+        require(
+            times == 1, f"rank {rank} {verb} {times} messages in round {number} of {collective.name}; give each a round"
+        )

@@ -103,8 +103,8 @@ def test_a_round_sends_what_was_there_before_it() -> None:
         (of((Transfer(0, -1, 0, True),)), "0>-1+a in round 1"),
         (of((Transfer(0, 0, 0, True),)), "0>0+a in round 1"),
         (of((Transfer(0, 1, 1, True),)), "0>1+b in round 1"),
-        (of(SWAP, (*SWAP, SWAP[0])), "rank 0 sends several messages in round 2 of mine"),
-        (Collective("mine", "reduce", 3, (BOTH_TO_0,)), "rank 0 receives several messages in round 1 of mine"),
+        (of(SWAP, (*SWAP, SWAP[0])), "rank 0 sends 2 messages in round 2 of mine"),
+        (Collective("mine", "reduce", 3, (BOTH_TO_0,)), "rank 0 receives 2 messages in round 1 of mine"),
     ],
 )
 def test_what_reaches_no_goal_is_refused_with_a_sentence(collective: Collective, sentence: str) -> None:

@@ -212,7 +212,7 @@ def _hand_over(
     """
     told, telling = socket.socketpair()
     told.settimeout(_START_S)
-    if can_fork():
+    if can_fork():  # only Linux has it, and a spare needs no number
         told.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     with telling:
         socket.send_fds(door, [b"1"], [telling.fileno(), *streams.values(), *pass_fds])

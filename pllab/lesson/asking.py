@@ -131,7 +131,7 @@ class Conversation:
             Wrong: a program of the check refuses what it saw.
         """
         end = time.monotonic() + timeout_s
-        while b"\n" not in self._buffer:
+        while not self.has_word:
             if not select.select([self._line], [], [], max(0.0, end - time.monotonic()))[0]:
                 return None
             some = b""

@@ -15,11 +15,12 @@ from itertools import takewhile
 from pathlib import Path
 from textwrap import shorten
 
-from pllab.arguments import Lines, require
+from pllab.arguments import require
 from pllab.autopsy import CAUSES, Call, Record, lateness, read_records, wait_for_graph
 from pllab.comm.fork_server import warm_server
 from pllab.comm.processes import Child, end_children, how_it_ended
 from pllab.lesson.faults import CALLS_PER_STEP, Fault, Truth
+from pllab.lesson.verdict import Lines
 
 _BEATS = 13  # how often each record must have been written without a new call, in 1.2 s; a straggler takes 0.4 s
 _LATE_S = 30.0

@@ -184,10 +184,7 @@ def decode(told: Any, known: Callable[[str], Any] = _known, call: Callable[[int]
 
 
 def _decode_named(kind: str, name: str, parts: Any, deeper: Callable[[Any], Any], made: Any) -> Any:
-    """A value of a class, if the class is known here.
-
-    A named tuple of a class that is not known is a tuple; an enum's is the value of its member.
-    """
+    """A value of a class, if the class is known here."""
     if kind == "record":
         values = {field: deeper(item) for field, item in parts.items()}
         return made(**values) if made else Odd(f"{name}({values})"[:_MOST_SHOWN])

@@ -25,11 +25,12 @@ from pkgutil import resolve_name
 from types import FunctionType, ModuleType
 from typing import Any
 
-from pllab.arguments import Lines, require
+from pllab.arguments import require
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
 from pllab.lesson.extraction import body_of
 from pllab.lesson.own_code import names_bound, names_read, namespace_of, their_functions
+from pllab.lesson.verdict import Lines
 
 _HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
 

@@ -1,4 +1,4 @@
-"""The verdict of a check: what each case found, shown as text and as HTML."""
+"""The verdict of a check: which cases passed and the hint of the next one, shown as text and as HTML."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +15,12 @@ class Outcome(StrEnum):
     NOT_YET = "not yet"
     UNDECIDED = "could not decide"
     RIGHT = "right"
+
+
+class Lines(str):
+    """Text that a notebook shows as it is, without quotation marks."""
+
+    __repr__ = str.__str__
 
 
 _CELL = "text-align:left;vertical-align:top"

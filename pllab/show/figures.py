@@ -61,7 +61,8 @@ class Figure:
             ValueError: matplotlib writes no such format.
         """
         path = Path(path)
-        path.write_bytes(self._render(path.suffix[1:]))
+        kind = path.suffix[1:].lower()
+        path.write_bytes(self.png if kind == "png" else self._render(kind))
         return path
 
     def to_html(self) -> str:
@@ -81,7 +82,7 @@ class Figure:
         import matplotlib
 
         buffer = io.BytesIO()
-        metadata = {"Date": None, "Creator": None} if kind == "svg" else {}
+        metadata = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}.get(kind)
         with matplotlib.rc_context(matplotlib_style()):
             self.canvas.savefig(buffer, format=kind, dpi=DPI, bbox_inches="tight", metadata=metadata)
         return buffer.getvalue()

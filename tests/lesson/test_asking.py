@@ -4,11 +4,10 @@ import json
 import math
 import os
 import socket
-import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
@@ -259,22 +258,15 @@ def test_a_rank_that_talks_past_the_deadline_is_late(monkeypatch):
 
 
 @contextmanager
-def conversation(folder, *parts):
-    """A conversation whose other end says these parts one after the other, and then stays open."""
-    kept = []
+def conversation(folder, said=b""):
+    """A conversation whose other end has said this, and stays open."""
+    with ExitStack() as ending:
 
-    def start(_, *words, pass_fds, **options):
-        other_end = socket.socket(fileno=os.dup(pass_fds[0]))
-        kept.append(other_end)
-        kept.append(threading.Thread(target=lambda: [other_end.sendall(part) or time.sleep(0.01) for part in parts]))
-        kept[1].start()
-        return Mock(returncode=0)
+        def start(_, *words, pass_fds, **options):
+            ending.enter_context(socket.socket(fileno=os.dup(pass_fds[0]))).sendall(said)
+            return Mock(returncode=0)
 
-    line = asking.Conversation(Mock(start=start), folder, {})
-    yield line
-    kept[1].join()
-    kept[0].close()
-    line.close()
+        yield ending.enter_context(closing(asking.Conversation(Mock(start=start), folder, {})))
 
 
 def test_an_answer_that_came_with_the_first_word_is_heard(tmp_path):

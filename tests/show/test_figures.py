@@ -38,6 +38,7 @@ def test_save_by_suffix(tmp_path):
     shown = figure(canvas(), "a line")
     for suffix, begin in ((".png", b"\x89PNG"), (".SVG", b"<?xml"), (".pdf", b"%PDF")):
         assert shown.save(tmp_path / f"line{suffix}").read_bytes().startswith(begin)
+    assert (tmp_path / "line.png").read_bytes() == shown.png and (tmp_path / "line.SVG").read_text() == shown.svg
     with pytest.raises(ValueError, match="'docx' is not supported"):
         shown.save(str(tmp_path / "line.docx"))
 

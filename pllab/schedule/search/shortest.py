@@ -58,7 +58,7 @@ def zero_bubble(
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), section 3 for the idea of a search under a memory limit.
     """
     work = SearchProblem(num_stages, num_microbatches, costs, memory_limit)
-    return work.schedule(shortest(work, makespan_first).rows, "zero bubble")
+    return work.schedule(_found(work, makespan_first).rows, "zero bubble")
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,8 @@ def optimal(num_stages: int, num_microbatches: int, costs: Costs, memory_limit: 
         rank 0  F0 F1 .  I0 W0 I1 W1
         rank 1  .  F0 I0 F1 I1 W0 W1
 
-    It is the schedule of `zero_bubble` with `makespan_first`, or without it where that one ends earlier. What proves it
-    is a bound that needs no search: the work of a rank, the waits that nothing can fill, and the memory. A schedule
-    above the bound may be the best all the same.
+    It is the schedule of `zero_bubble` with `makespan_first`. What proves it is a bound that needs no search: the work
+    of a rank, the waits that nothing can fill, and the memory. A schedule above the bound may be the best all the same.
 
     Args:
         num_stages: also the number of ranks.
@@ -96,9 +95,7 @@ def optimal(num_stages: int, num_microbatches: int, costs: Costs, memory_limit: 
         ValueError: a size or the memory limit is below 1, or the costs are for another number of stages.
     """
     work = SearchProblem(num_stages, num_microbatches, costs, memory_limit)
-    best, bound = shortest(work, makespan_first=True), work.floor_of_makespan()
-    if best.makespan > bound * (1 + _EQUAL):
-        best = min(best, shortest(work), key=lambda order: order.makespan)
+    best, bound = _found(work, makespan_first=True), work.floor_of_makespan()
     schedule, is_proven = work.schedule(best.rows, "optimal"), best.makespan <= bound * (1 + _EQUAL)
     return Optimum(schedule, best.makespan, min(bound, best.makespan), is_proven)
 
@@ -113,6 +110,14 @@ class Order(NamedTuple):
 
 Key = tuple[float, ...]
 Judge = Callable[[Order], Key]
+
+
+def _found(work: SearchProblem, makespan_first: bool) -> Order:
+    """The order of the search; one that looks at makespans first may miss what the other one meets on its way."""
+    best = shortest(work, makespan_first)
+    if makespan_first and best.makespan > work.floor_of_makespan() * (1 + _EQUAL):
+        return min(best, shortest(work), key=lambda order: (order.makespan, order.longest))
+    return best
 
 
 def shortest(work: SearchProblem, makespan_first: bool = False) -> Order:
