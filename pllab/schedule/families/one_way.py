@@ -1,6 +1,7 @@
 """One stage a rank: GPipe, 1F1B and its eager form, and ZB-H1 and ZB-H2, which split the backward by hand."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain, repeat, zip_longest
 
 from pllab.schedule.model import Action, Kind, Schedule, check_sizes, collector_paused, series
 
@@ -118,10 +119,6 @@ def in_turn(
     forwards: list[Action], backwards: list[Action], weights: Sequence[Action] = (), *, warm_up: int, delay: int = 0
 ) -> tuple[Action, ...]:
     """`warm_up` forwards, then in turn F, B or I, and the W of `delay` turns ago; then what is left."""
-    row = forwards[:warm_up]
-    for turn, item in enumerate(backwards):
-        row += forwards[turn + warm_up : turn + warm_up + 1]
-        row.append(item)
-        if turn >= delay:
-            row += weights[turn - delay : turn - delay + 1]
-    return (*row, *weights[max(0, len(weights) - delay) :])
+    behind = [*repeat(None, delay), *weights[: max(0, len(weights) - delay)]]
+    turns = chain.from_iterable(zip_longest(forwards[warm_up:], backwards, behind))
+    return (*forwards[:warm_up], *filter(None, turns), *weights[max(0, len(weights) - delay) :])
