@@ -95,8 +95,8 @@ def test_a_collective_is_drawn_with_its_own_transfers(collective):
 
 @pytest.mark.parametrize(
     "run",
-    [run_of(2), run_of(8), ring_all_reduce(4), tree_broadcast(8)],
-    ids=["run of 2", "run of 8", "ring of 4", "tree of 8"],
+    [run_of(2), run_of(8), ring_all_reduce(1), ring_all_reduce(4), tree_broadcast(8)],
+    ids=["run of 2", "run of 8", "one rank", "ring of 4", "tree of 8"],
 )
 def test_no_message_is_hidden_no_name_is_cut_and_in_a_ring_every_arrow_goes_to_the_next_rank(run):
     picture = draw_ring(run)

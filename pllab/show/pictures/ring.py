@@ -59,7 +59,7 @@ def draw_ring(run: Sequence[Mapping[str, Any]] | Collective) -> Figure:
         ValueError: a send has no receive, or the collective misses its goal.
     """
     if isinstance(run, Collective):
-        moments, name = _moments_of_collective(run), f"{run.name}, {run.num_ranks} ranks"
+        moments, name = _moments_of_collective(run), f"{run.name}, {count_of(run.num_ranks, 'rank')}"
         what = "a01 is chunk a with the sum of ranks 0 and 1, calculated"
     else:
         moments, name = _moments_of_ring(run), f"{len(run)} ranks in a ring"
@@ -159,7 +159,7 @@ def _draw(title: str, moments: Sequence[_Moment]) -> Any:
     """Time runs to the right; where it is long, it goes on in a second band, which begins as the first one ends."""
     places, last, num_ranks = _Places.of(moments), len(moments) - 1, len(moments[0].held)
     in_band = last if places.width(last) <= _WIDTH_IN else -(-last // 2)
-    starts = range(0, last, in_band)
+    starts = range(0, last, in_band) if last else range(1)  # a rank alone has no step
     width, height = places.width(in_band), places.middle(num_ranks - 0.5)
     with drawing(width, height * len(starts)) as fig:
         for number, first in enumerate(starts, start=1):
