@@ -21,7 +21,7 @@ def costs_at_random(num_stages, seed=0):
     random = Random(seed)
     one = lambda low, high: [random.uniform(low, high) for _ in range(num_stages)]  # noqa: E731
     work = one(0.5, 2.0), one(0.5, 2.0), one(0.5, 2.0)
-    return Costs(*work, p2p=0.05, backward=one(0.8, 3.0))
+    return Costs(*work, p2p=0.05, backward=one(0.8, 3.0), overlap=0.5)
 
 
 def totals(costs, num_stages):
@@ -57,6 +57,7 @@ def test_two_families_do_the_same_work_whichever_the_costs_were_given_for():
         assert totals(studio._setting.costs_of(FAMILIES[second]), stages[second]) == pytest.approx(wanted), pair
         studio.family = second
         assert totals(studio.costs, stages[second]) == pytest.approx(wanted), pair
+        assert studio.costs.overlap == given.overlap, pair
         shown = [studio.stage_costs[str(stage)] for stage in range(stages[second])]
         assert [sum(values) for values in zip(*shown, strict=True)] == pytest.approx(wanted[:3]), pair
         studio.family = first

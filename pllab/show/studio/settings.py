@@ -150,7 +150,7 @@ class Setting:
             family_of(inputs["compare"], families) if inputs["compare"] else None,
             inputs["num_ranks"],
             inputs["num_microbatches"],
-            Costs(*(inputs[name] for name in (*WORK, "p2p"))),
+            replace(self.costs, **{name: inputs[name] for name in (*WORK, "p2p")}),
             self.profile if profile == self.named_profile() else profile,
             self.given,
             inputs["with_run"],

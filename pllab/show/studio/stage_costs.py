@@ -84,7 +84,8 @@ def costs_of_stages(num_ranks: int, stages_per_rank: float, dials: Costs, profil
     cut = profile.cut(stages_per_rank, usual)
     work = [cut.filled(stage, usual) for stage in range(round(num_ranks * stages_per_rank))]
     forward, by_input, by_weight = zip(*work, strict=True)
-    return Costs(forward, by_input, by_weight, dials.p2p, given.backward(work, stages_per_rank))
+    backward = given.backward(work, stages_per_rank)
+    return replace(dials, forward=forward, backward_input=by_input, backward_weight=by_weight, backward=backward)
 
 
 def split_costs(costs: Costs, num_ranks: int, stages_per_rank: float) -> tuple[Costs, Profile, Given]:
@@ -106,7 +107,8 @@ def split_costs(costs: Costs, num_ranks: int, stages_per_rank: float) -> tuple[C
         rank = [fsum(column) / num_ranks for column in zip(*stages, strict=True)]
     profile = _profile((values[:3] for values in stages), stages_per_rank)
     forward, by_input, by_weight, _ = rank
-    return Costs(forward, by_input, by_weight, costs.p2p), profile, Given(rank, _profile(stages, stages_per_rank))
+    dials = replace(costs, forward=forward, backward_input=by_input, backward_weight=by_weight, backward=None)
+    return dials, profile, Given(rank, _profile(stages, stages_per_rank))
 
 
 def _profile(stages: Iterable[Cells], stages_per_rank: float) -> Profile:
