@@ -134,8 +134,12 @@ def without_a_deadline(rank, world_size, init_file, deadline_s):
     dist.init_process_group("gloo", f"file://{init_file}", rank=rank, world_size=world_size)
 
 
-def deadline_of_half_a_second(rank, world_size, init_file, deadline_s):
-    dist.init_process_group("gloo", f"file://{init_file}", timedelta(seconds=deadline_s / 6), world_size, rank)
+def half_the_deadline(rank, world_size, init_file, deadline_s):
+    dist.init_process_group("gloo", f"file://{init_file}", timedelta(seconds=deadline_s / 2), world_size, rank)
+
+
+def always_three_seconds(rank, world_size, init_file, deadline_s):
+    dist.init_process_group("gloo", f"file://{init_file}", timedelta(seconds=3), world_size, rank)
 
 
 def deadline_as_a_number(rank, world_size, init_file, deadline_s):
@@ -213,7 +217,8 @@ WRONG = [
     ("02.1", "raised", receives_a_matrix),
     ("02.2", "fixed_port", fixed_port),
     ("02.2", "no_deadline", without_a_deadline),
-    ("02.2", "too_early", deadline_of_half_a_second),
+    ("02.2", "too_early", half_the_deadline),
+    ("02.2", "own_deadline", always_three_seconds),
     ("02.2", "raised", deadline_as_a_number),
     ("02.2", "wrong", counts_from_the_end),
     ("02.2", "never_met", everybody_is_rank_0),

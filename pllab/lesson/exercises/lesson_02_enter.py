@@ -2,8 +2,8 @@
 
 Two groups meet at the same time: one of two ranks, and one of a single rank, which begins when the first group is
 there. A fixed port is taken by then. Then rank 1 of the group of two skips a barrier, and rank 0 stands in it until the
-deadline that was asked for, or until rank 1 has mercy. After that, three ranks meet with another deadline, and rank 0
-skips.
+deadline that was asked for, or until rank 1 has mercy. After that, three ranks meet with a deadline that is longer than
+rank 0 has just waited, and rank 0 skips: a function with a number of its own gives up too early there.
 """
 
 import re
@@ -21,18 +21,21 @@ from pllab.lesson.exercises.ranks import Attempt, Watch, appear, line_up
 class Entered(NamedTuple):
     """One rank: its call, the group that it is in, and how long it stood in the barrier.
 
+    deadline_s: what `enter` was asked for.
     place: in words, with the sum of rank + 1 over the group.
     files: where the groups meet, while they are all there.
     """
 
     attempt: Attempt
+    deadline_s: float
     place: str
     files: list[str]
     waited_s: float | None
 
 
 _PLAN = ((2, 1), (3,))
-_DEADLINE_S = {1: 1.4, 2: 1.4, 3: 1.1}  # what `enter` is asked for, by world size: no whole seconds
+_DEADLINE_S = 0.9  # what `enter` is asked for by the first groups: no whole seconds
+_LONGER_S = 0.5  # than rank 0 waited in the first group, for the third
 _SKIPS = {1: 0, 2: 1, 3: 0}  # the rank that skips the barrier
 _EARLY_S = 0.25  # gloo's own clock is as exact as that
 _MERCY_S = 5.0  # after the deadline
@@ -59,12 +62,15 @@ def two_at_once(enter: Function) -> None:
 @case("a barrier that one rank skips ends on all others when deadline_s is over")
 def deadline_ends_the_wait(enter: Function) -> None:
     for size in (2, 3):
-        seen, deadline_s = seen_in_world(meet, enter, _PLAN, size), _DEADLINE_S[size]
+        seen = seen_in_world(meet, enter, _PLAN, size)
         _judge_places(size, seen)
         for rank in set(range(size)) - {_SKIPS[size]}:
-            waited_s, who = seen[rank].waited_s, f"deadline_s was {deadline_s:g}, and rank {rank} of {size}"
+            waited_s, deadline_s = seen[rank].waited_s, seen[rank].deadline_s
+            who = f"deadline_s was {deadline_s:g}, and rank {rank} of {size}"
             if waited_s < deadline_s - _EARLY_S:
-                raise Wrong("too_early", f"{who} gave up after {waited_s:.1f} s. Give it deadline_s, not rounded.")
+                hint_id = "too_early" if size == 2 else "own_deadline"
+                advice = "Give the group deadline_s, neither rounded nor a number of your own."
+                raise Wrong(hint_id, f"{who} gave up after {waited_s:.1f} s. {advice}")
             if waited_s >= deadline_s + _MERCY_S - 1:
                 told = f"{who} waited in a barrier for {waited_s:.1f} s, until rank {_SKIPS[size]} left"
                 raise Wrong("no_deadline", f"{told}. Every rank gives the group its deadline, a timedelta of seconds.")
@@ -73,9 +79,11 @@ def deadline_ends_the_wait(enter: Function) -> None:
 def meet(watch: Watch, rank: int, world_size: int, enter: Function) -> Entered | None:
     """On every rank: leave the group of the check, run the student's function, look around, and wait."""
     comm.teardown()
-    folder, deadline_s = watch.folder, _DEADLINE_S[world_size]
-    if world_size == 3 and list(folder.glob("wrong-*")):
-        return None  # the first groups have told enough
+    folder, deadline_s = watch.folder, _DEADLINE_S
+    if world_size == 3:
+        if list(folder.glob("wrong-*")):
+            return None  # the first groups have told enough
+        deadline_s = round(float((folder / "out-2-0").read_text()) + _LONGER_S, 2)
     if world_size == 1:
         appear(folder / "inside-2-0", folder / "inside-2-1", timeout_s=3 * deadline_s)
     file = folder / "meet" / f"group-of-{world_size}"
@@ -93,7 +101,7 @@ def meet(watch: Watch, rank: int, world_size: int, enter: Function) -> Entered |
         line_up(folder, "entered", rank if world_size == 2 else 2, 3)
     files = sorted(each.name for each in file.parent.iterdir())
     waited_s = None if backend is None else _stand(watch, rank, world_size, deadline_s)
-    return Entered(attempt, place, files, waited_s)
+    return Entered(attempt, deadline_s, place, files, waited_s)
 
 
 def _stand(watch: Watch, rank: int, world_size: int, deadline_s: float) -> float | None:
@@ -102,7 +110,7 @@ def _stand(watch: Watch, rank: int, world_size: int, deadline_s: float) -> float
         start = time.monotonic()
         watch.attempt(comm.barrier)
         waited_s = time.monotonic() - start
-        (watch.folder / f"out-{world_size}-{rank}").touch()
+        (watch.folder / f"out-{world_size}-{rank}").write_text(f"{waited_s}")
         return waited_s
     others = [watch.folder / f"out-{world_size}-{other}" for other in range(world_size) if other != rank]
     if not appear(*others, timeout_s=deadline_s + _MERCY_S):
