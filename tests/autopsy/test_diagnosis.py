@@ -56,6 +56,14 @@ def test_a_rank_is_late_by_the_time_since_the_one_before_it():
     assert diagnosis.lateness(records) == {0: {}, 1: {}, 2: {4: 0.375}}
 
 
+def test_a_rank_waits_for_those_of_its_group_that_have_not_come():
+    """Rank 2 has made calls, and none in that group, so it is in another one; who has made none may be in any."""
+    stuck, late = in_groups(0, ["a: barrier"] * 2), in_groups(1, ["a: barrier"], finished=1)
+    other = in_groups(2, ["b: barrier"], finished=1)
+    assert diagnosis.wait_for_graph([stuck, late, other]) == {0: {1}, 1: set(), 2: set()}
+    assert diagnosis.wait_for_graph([stuck, record(1, [])]) == {0: {1}, 1: set()}
+
+
 def test_a_straggler_is_late_to_calls_of_its_first_group():
     """In torch's dumps each group numbers its calls from 1, so one number stands for several calls of a rank."""
     words = ["dp: all_reduce 768", "tp: all_gather 16", "tp: all_gather 16"] * 12

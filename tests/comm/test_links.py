@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -10,11 +11,12 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.comm.collectives import send_async
+from pllab.comm.collectives import Pending, send_async
 from pllab.parallel import DataParallel, FullyShardedDataParallel
 from tests.comm.programs import on_ranks
 
 LATENCY_S = 0.03
+BYTES_PER_S = 1e7
 
 
 def test_messages_queue_on_the_link_and_wait_for_nothing_else(monkeypatch):
@@ -61,12 +63,12 @@ def test_the_end_of_the_block_waits_until_all_has_left():
 
 
 def made_before(number, size):
-    """What shared memory and its users give, without a link and behind one; every counted message took the link."""
+    """What shared memory and its users give, without a link and behind one, which carries what the ledger counts."""
     buffer, part = comm.shared_buffer(4, torch.float32), torch.empty(4 // size)
     torch.manual_seed(0)
     models = DataParallel(Layers()), FullyShardedDataParallel(Layers(), zero=3)
     rows = []
-    for phase in (nullcontext(), comm.slow_link()):
+    for phase in (nullcontext(), comm.slow_link(bytes_per_s=BYTES_PER_S)):
         with phase as link, comm.record_messages() as ledger:
             buffer.tensor.fill_(number + 1)
             buffer.reduce_scatter_async(part).wait()
@@ -74,7 +76,9 @@ def made_before(number, size):
             for model in models:
                 model.zero_grad()
                 model(torch.full((1, 32), number + 1.0, requires_grad=True)).backward()
-        assert link is None or len(ledger.messages) == len(link.messages)
+        if link is not None:
+            counted = [message.num_bytes / BYTES_PER_S for message in ledger.messages]
+            assert [end - start for start, end in link.messages] == pytest.approx(counted, abs=1e-7)
         grads = [parameter.grad.tolist() for model in models for parameter in model.parameters()]
         rows.append((buffer.tensor.tolist(), part.tolist(), grads))
     return rows
@@ -122,6 +126,16 @@ def test_every_message_takes_its_time_and_arrives_as_it_is(number, size):
     assert min(seconds.values()) >= LATENCY_S and seconds["ring"] >= 2 * LATENCY_S
     assert (total.tolist(), into.tolist(), mine.tolist()) == ([3.0] * 4, [1.0] * 4, [3.0] * 4)
     assert len(link.messages) == len([message for message in ledger.messages if message.name != "receive"])
+
+
+def test_a_message_that_has_left_the_link_is_through_once_gloo_says_so():
+    heard, work = Future(), SimpleNamespace(is_completed=lambda: False)
+    message = Pending("all_reduce", heard)
+    assert not message.done()
+    heard.set_result(work)
+    assert not message.done()
+    work.is_completed = lambda: True
+    assert message.done()
 
 
 @on_ranks(2)

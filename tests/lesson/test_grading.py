@@ -144,7 +144,7 @@ def test_a_python_of_the_owners_home_runs_where_the_rest_of_the_home_is_hidden(t
 @behind_bubblewrap
 def test_a_solution_writes_in_its_own_folder_sees_nothing_of_others_and_nothing_leads_out(tmp_path, monkeypatch):
     """Also by system calls that Python's own events do not tell of; torch's folders are the solution's own, too."""
-    folders = [tmp_path / name for name in ("home", "temporary", "handed_in")]
+    folders = [tmp_path / name for name in ("home", "temporary", "handed_in", "handed_in_too")]
     for folder in folders:
         folder.mkdir()
         (folder / "secret").write_text("x")
@@ -198,9 +198,9 @@ def my_share(items, rank, world_size):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     with socket.create_server(("127.0.0.1", 0)) as server:
         cell = f"PORT = {server.getsockname()[1]}\n{cell}"
-        (sheet,) = graded(hand_in(folders[2] / "a.ipynb", ("00.1", cell, "my_share")))
+        sheet, _ = graded(hand_in(folders[2] / "a.ipynb", ("00.1", cell, "my_share")), folders[3] / "secret")
     assert in_words(sheet) == ["right"], sheet.verdicts[0].hint
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["handed_in", "home", "temporary"]
+    assert {*tmp_path.iterdir()} == {*folders}
     assert not Path("/dev/shm/pllab-left").exists()
 
 

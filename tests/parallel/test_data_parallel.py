@@ -231,6 +231,7 @@ def refusals_name_the_value_and_the_way_out(rank: int, world_size: int) -> None:
     loss_of(uneven, *batch(0)).backward()
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: check_same_model(nn.Linear(4, 2 + rank)), "rank 1 has parameter weight float32[3, 4]"),
+        (lambda: check_same_model(nn.Linear(4, 2).requires_grad_(not rank)), "float32[2, 4] frozen, rank 0 has"),
         (lambda: check_same_parameters_used(uneven), "blocks.0.extra has a gradient on rank 0 and none on rank 1;"),
         (lambda: sparse(torch.tensor([1])).sum().backward(), "sparse=False"),
         (lambda: thawed(batch(0)[0]), "parameters were frozen, unfrozen, cast or moved after wrapping"),

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from pllab.pipeline import emulation, run_emulated
-from pllab.pipeline.emulation import SleepWork, _unit_s
-from pllab.pipeline.engine import NOTHING
+from pllab.pipeline.emulation import SleepWork, SlowTransport, _unit_s
+from pllab.pipeline.engine import NOTHING, Packets
+from pllab.pipeline.streams import HostStream
 from pllab.schedule import FAMILIES, Action, Kind, Schedule, gpipe, one_f_one_b, pair_shares
 from pllab.show import ScheduleEditor
 from pllab.simulate import Costs, simulate
@@ -79,6 +81,17 @@ def test_what_one_action_overslept_the_next_need_not_sleep_and_one_of_a_pair_sle
     for number in range(4):
         sleeper.perform(Action(0, Kind.F, number), NOTHING)
     assert asked == [2.0, 1.5, 1.5, 1.0] and now[-1] == (3 + 0.75) * 2.0 + 0.5
+
+
+def test_a_packet_is_held_on_its_way_to_another_rank_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a V the middle stages are on one rank."""
+    asked: list[float] = []
+    monkeypatch.setattr(emulation, "time", SimpleNamespace(sleep=asked.append, perf_counter=lambda: 0.0))
+    lane = SlowTransport({0: 0, 1: 1, 2: 1, 3: 0}, 0.5, {}, Packets({}), HostStream(torch.device("cpu")))
+    for stage in range(3):
+        lane.give(Action(stage, Kind.F, 0), NOTHING)
+        lane.take(Action(stage + 1, Kind.F, 0))
+    assert asked == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(

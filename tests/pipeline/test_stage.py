@@ -167,9 +167,17 @@ class Draws(nn.Module):
         return DRAWS[self.how](x).view_as(x) if self.training else x
 
 
+class InPlace(nn.Dropout):
+    """Drops in what it is given, and looks at no result."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        functional.dropout(x, self.p, self.training, inplace=True)
+        return x
+
+
 def drawn(how: str, engine: str, recompute: bool) -> list[torch.Tensor]:
     torch.manual_seed(0)
-    draws = nn.Dropout(0.5, how.endswith(IN_PLACE)) if how.startswith("nn.Dropout") else Draws(how)
+    draws = {"nn.Dropout": nn.Dropout(), f"nn.Dropout{IN_PLACE}": InPlace()}.get(how) or Draws(how)
     stages = [nn.Sequential(nn.Linear(8, 8), copy.deepcopy(draws), nn.Linear(8, 8)) for _ in range(3)]
     x = torch.randn(6, 8)
     torch.manual_seed(3)

@@ -8,7 +8,7 @@ import pytest
 
 from pllab.schedule import FAMILIES
 from pllab.traces import read_trace
-from pllab.train import TrainConfig, train
+from pllab.train import TrainConfig, loop, train
 from tests.tiers import exhaustive
 from tests.train.sizes import NUMBERS
 
@@ -42,26 +42,30 @@ def test_the_traces_have_the_schedules_rows(axes: dict[str, Any], num_files: int
     assert len(again) == (2 * 4 if "recompute" in axes else 0)  # work, and not idle: one before each backward
 
 
-def test_a_resumed_run_is_recorded_in_its_first_epoch_with_enough_steps(tmp_path: Path) -> None:
-    """One step of an epoch is left, which a restarted run is not refused for, unless it is the last epoch."""
+@pytest.mark.parametrize("left", [1, 2])
+def test_a_resumed_run_is_recorded_in_its_first_epoch_with_enough_steps(
+    left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too few steps of an epoch are left, which a restarted run is not refused for, unless it is the last epoch."""
 
     class Fault(Exception):
         pass
 
     def fail(event: dict[str, Any]) -> None:
-        if event["step"] == 3:
+        if event["step"] == 4 - left:
             raise Fault
 
+    monkeypatch.setattr(loop, "_SECONDS_BETWEEN_EVENTS", 0.0)
     options = SMALL | LANES | {"num_epochs": 2, "profile": str(tmp_path / "traces"), "workdir": str(tmp_path / "work")}
     saving = TrainConfig(**options, checkpoint=True, checkpoint_interval=1, resume=True)
     with pytest.raises(Fault):
         train(saving, fail)
     recorded = tmp_path / "traces" / "rank0.json"
     recorded.unlink()
-    with pytest.raises(ValueError, match="and none has more than 1 to take; give more num_epochs"):
+    with pytest.raises(ValueError, match=f"and none has more than {left} to take; give more num_epochs"):
         train(replace(saving, num_epochs=1))
-    assert len(train(saving).steps) == 1 + 3
-    assert recorded.exists()
+    assert len(train(saving).steps) == left + 3
+    assert recorded.read_text().count('"PP:0I0"') == 2  # an evaluation has forwards alone
 
 
 def test_a_run_of_two_steps_is_refused_before_the_first(tmp_path: Path) -> None:
