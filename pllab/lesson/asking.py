@@ -300,7 +300,7 @@ class Solution:
             call, args, kwargs = calls[told["call"]], decode(told["args"]), decode(told["kwargs"])
         try:
             value = call(*args, **kwargs)
-        except (ValueError, TypeError, RuntimeError, LookupError) as error:
+        except (ValueError, TypeError, RuntimeError, LookupError, AttributeError) as error:
             made = _made([each.__name__ for each in type(error).__mro__], str(error))
             return {"raised": [type(made).__name__, str(error)]}
         except BaseException:

@@ -407,6 +407,14 @@ def test_an_exception_that_a_text_does_not_make_is_still_one(fails):
     assert f"of {fails.__name__}" in verdict.where
 
 
+def test_what_a_function_of_the_check_cannot_take_is_raised_in_the_learners_line():
+    def gives_a_number(sends):
+        sends(1.0)
+
+    verdict = answer_to(lambda asked: asked(lambda tensor: tensor.detach()), gives_a_number)
+    assert verdict.hint_id == "raised" and verdict.where.endswith("of gives_a_number: sends(1.0)")
+
+
 def test_grad_mode_left_off_by_one_question_is_on_in_the_next():
     def looks():
         is_on = torch.is_grad_enabled()
