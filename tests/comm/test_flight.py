@@ -58,18 +58,19 @@ def test_a_value_that_is_no_number_is_flagged_where_it_is_put_in(group):
 
 @on_ranks(2)
 def test_what_lies_in_the_buffer_of_a_receive_is_not_flagged_and_collectives_are_counted_alone(rank, world_size):
-    """Rank 0 sends numbers, and rank 1 receives them over what is none; then both sum twice."""
+    """Rank 0 sends numbers, and rank 1 receives them over what is none, also in a broadcast; then both sum twice."""
     with TemporaryDirectory() as folder:
         with comm.record_flight(Path(folder, "flight.json")):
             if rank == 0:
                 comm.send(torch.ones(2), 1)
             else:
                 comm.receive(torch.full((2,), torch.nan), 0)
+            comm.broadcast(torch.full((2,), torch.nan if rank else 1.0))
             for _ in range(2):
                 comm.all_reduce(torch.ones(2))
         calls = read(Path(folder, "flight.json")).calls
-    assert [call.has_nan for call in calls] == [False] * 3
-    assert [call.order for call in calls if call.is_collective] == [0, 1]
+    assert [call.has_nan for call in calls] == [False] * 4
+    assert [call.order for call in calls if call.is_collective] == [0, 1, 2]
 
 
 def test_a_batch_has_its_results_when_torchs_one_handle_of_it_has_them(tmp_path, monkeypatch):
@@ -95,6 +96,7 @@ def swallow() -> None:
 
 def test_exceptions_that_the_program_catches_are_heard_in_threads_and_in_the_function_of_the_block(group):
     frame = sys._getframe()
+    sys.settrace(lambda *_: None)  # as a debugger's
     before = sys.gettrace(), frame.f_trace, frame.f_trace_lines
     with comm.record_flight(group, watch=__file__):
         comm.barrier()
@@ -108,13 +110,15 @@ def test_exceptions_that_the_program_catches_are_heard_in_threads_and_in_the_fun
             int("y")
         except ValueError:
             pass
+    after = sys.gettrace(), frame.f_trace, frame.f_trace_lines
+    sys.settrace(None)
     # A thread that goes on asks for the rank while the next test ends the group.
     assert not [thread for thread in threading.enumerate() if thread.name == "pllab-flight"]
     in_thread, in_block = read(group).caught
     assert in_thread.text == "ValueError: invalid literal for int() with base 10: 'x'"
     assert in_thread.where.endswith("in swallow") and in_thread.before_call == in_block.before_call == 1
     assert in_block.text.endswith("'y'") and "the_function_of_the_block" in in_block.where
-    assert (sys.gettrace(), frame.f_trace, frame.f_trace_lines) == before
+    assert after == before
 
 
 def test_a_group_that_ends_inside_the_block_leaves_the_rank_as_it_was(group, monkeypatch):

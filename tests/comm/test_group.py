@@ -109,13 +109,16 @@ def test_a_world_of_one_needs_nothing_and_is_entered_once(monkeypatch):
     teardown()
     teardown()
     assert not dist.is_initialized()
+    assert dist.distributed_c10d.default_pg_timeout.total_seconds() == 1800.0  # as it was before
     assert os.environ["GLOO_SOCKET_IFNAME"] == "eth7"
 
 
 def test_an_occupied_port_is_named_with_the_way_out(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for name, value in (TORCHRUN | {"RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}).items():
+        monkeypatch.setattr("pllab.comm.group._keep_on_loopback", None)  # not where there are two hosts
+        place = {"RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        for name, value in (TORCHRUN | place).items():
             monkeypatch.setenv(name, value)
         with pytest.raises(OSError, match=rf"another program has port {port} .* torchrun --standalone"):
             setup(0, 2, "gloo", timeout_s=5)

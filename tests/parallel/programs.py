@@ -104,6 +104,9 @@ def step_used_by_the_first(model: nn.Module, chain: Chain, rank: int, world_size
     assert chain.blocks[0].extra.grad is not None and chain.blocks[1].extra.grad is None
     sgd(plain).step()
     sgd(chain).step()
+    chain.blocks[0].uses_extra = False
+    loss_of(model, *share(0, rank, world_size)).backward()
+    assert chain.blocks[0].extra.grad is not None, "what was there before stays"
     return weights(plain)
 
 

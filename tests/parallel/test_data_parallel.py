@@ -121,7 +121,9 @@ def accumulation_sends_once_and_sums(rank: int, world_size: int, how: str) -> No
     for set_to_none, sends_last in ((True, True), (False, True), (True, False)):
         model.zero_grad(set_to_none=set_to_none)
         with comm.record_messages() as quiet, model.no_sync():
-            for step in range(2 if sends_last else 3):
+            with model.no_sync():  # of a part, whose end is not that of the whole
+                loss_of(model, *share(0, rank, world_size)).backward()
+            for step in range(1, 2 if sends_last else 3):
                 loss_of(model, *share(step, rank, world_size)).backward()
         with comm.record_messages() as loud:
             if sends_last:

@@ -77,12 +77,12 @@ def the_norm_under_pytorchs_classes(rank: int, world_size: int, splits: bool) ->
 
 @PROGRAMS.add()
 def the_norm_over_stages_counts_a_shared_weight_once(rank: int, world_size: int) -> None:
-    """Two stages, each on two ranks that replicate it: gradients 3 and 4, and a tied weight with gradient 12."""
+    """Two stages, each on two ranks that replicate it: gradients 3 and 4, and a tied weight, in bfloat16."""
     mesh = comm.make_mesh(pp=2, dp=2)
-    stage = nn.ParameterList([nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))])
-    stage[0].grad = torch.tensor([3.0 + mesh.get_local_rank("pp")])
-    stage[1].grad, stage[1].num_stages = torch.tensor([12.0]), 2
-    assert clip_grad_norm(stage, 100.0, mesh) == 13.0
+    stage = nn.ParameterList([nn.Parameter(torch.zeros(size)) for size in (1, 3)]).bfloat16()
+    stage[0].grad = torch.tensor([3.0 + mesh.get_local_rank("pp")]).bfloat16()
+    stage[1].grad, stage[1].num_stages = torch.tensor([2.0, 2.0, 4.0]).bfloat16(), 2
+    assert clip_grad_norm(stage, 100.0, mesh) == pytest.approx(7.0, rel=1e-6)
 
 
 @PROGRAMS.add()

@@ -208,9 +208,10 @@ def a_step_after_an_error_is_right(rank: int, world_size: int, share_memory: boo
         loss_of(model, *share(0, rank, world_size)).backward()
     assert ledger.count("reduce_scatter") == NUM_BLOCKS - 1, "the last of them is under way"
     in_the_middle.remove()
-    model.zero_grad()
+    sgd(model).zero_grad()
     with model.no_sync():
         loss_of(model, *share(0, rank, world_size)).backward()
+    assert all(parameter.grad is None for parameter in model.parameters())
     with pytest.raises(IndexError):
         model(torch.full((1, 2), 99))
     model.zero_grad()

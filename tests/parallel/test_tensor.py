@@ -24,6 +24,7 @@ from pllab.parallel.tensor import (
     split_of,
     to_slice,
     to_whole,
+    token_losses,
     vocab_parallel_cross_entropy,
 )
 from tests.parallel.on_ranks import Programs, run_on, sentence
@@ -45,7 +46,7 @@ class Whole(nn.Module):
         self.fused = nn.Linear(OUT, 3 * 4)
         self.embedding = nn.Embedding(VOCABULARY, IN)
         self.head = nn.Linear(IN, VOCABULARY, bias=False)
-        self.norm = nn.LayerNorm(IN)
+        self.norm = nn.LayerNorm(IN, eps=0.1)
         self.double()
         for number, parameter in enumerate(self.parameters()):
             parameter.data = numbers(*parameter.shape, seed=number)
@@ -212,6 +213,7 @@ def losses_on_split_logits_are_those_on_whole_ones(rank: int, world_size: int, d
     assert saved.count((4, 5, mine.shape[-1])) == 1
     assert all(shape[2:] in ((), mine.shape[-1:]) for shape in saved)
     assert_close(losses, expected)
+    assert token_losses(nn.Identity(), logits, targets).dtype.itemsize >= 4
     assert_close(mine.grad, logits.grad.tensor_split(world_size, -1)[rank])
     assert_close(*comm.all_gather_object(losses.detach())[:2], rtol=0, atol=0)
 

@@ -137,8 +137,11 @@ def test_input_without_gradient_and_grad_mode_off() -> None:
 
 
 def test_autocast_reaches_the_workers_with_its_type_which_is_not_the_usual_one() -> None:
-    with Pipe(on_lanes([nn.Linear(6, 6), nn.Linear(6, 6)]), 2) as pipe, torch.autocast("cpu", dtype=torch.float16):
-        assert pipe(torch.randn(4, 6)).dtype == torch.float16
+    with Pipe(on_lanes([nn.Linear(6, 6), nn.Linear(6, 6)]), 2, recompute=True) as pipe:
+        with torch.autocast("cpu", dtype=torch.float16):
+            y = pipe(torch.randn(4, 6))
+        y.sum().backward()  # outside, and what is computed again is the same
+    assert y.dtype == torch.float16
 
 
 def test_two_batches_in_flight_keep_their_own_activations() -> None:
@@ -277,6 +280,8 @@ def test_dropout_masks_differ_between_batches_micro_batches_and_stages_and_keep_
         parts[1].eval()
         torch.manual_seed(0)
         first = pipe(torch.ones(200, 100))
+        parts[0].p = 1.0
+        assert not pipe(torch.ones(200, 100)).any()
     assert not torch.equal(both, again) and not torch.equal(first[:100], first[100:])
     assert set(first.unique().tolist()) == {0.0, 2.0} and set(both.unique().tolist()) == {0.0, 4.0}
     assert abs(both.mean().item() - 1.0) < 0.05  # 20,000 draws: five standard deviations are 0.06

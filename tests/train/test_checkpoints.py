@@ -280,7 +280,8 @@ def test_a_run_stopped_within_an_epoch_goes_on_bit_by_bit(tmp_path):
     saving = options | {"checkpoint": True, "resume": True, "checkpoint_interval": 2, "workdir": str(tmp_path / "cut")}
     with pytest.raises(Fault):
         train(TrainConfig(**saving), fail)
-    rest = train(TrainConfig(**saving, tensorboard=True))
+    rest = train(TrainConfig(**saving, tensorboard=True), (told := []).append)
+    assert told[-1]["step"] == told[-1]["num_steps"]
     assert rest.steps == whole.steps[-len(rest.steps) :]
     assert len(rest.step_losses) in (2, 4)  # progress is told ten times a second, so a step more may have been saved
     assert rest.validation_loss == whole.validation_loss

@@ -48,6 +48,8 @@ def plain():
     loader = partition_dataset(0, 1, corpus.training, 8, collate, seed=config.seed, remainder="drop")
     ours = build_model(config, corpus.tokenizer.vocab_size)
     model = GPT2LMHeadModel(ours.config).train()
+    for name, own in ours.named_parameters():  # their spread, though not their values, is as transformers makes them
+        assert own.std().item() == pytest.approx(model.get_parameter(name).std().item(), rel=0.5, abs=1e-6)
     model.load_state_dict(ours.state_dict())
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=0.0)
     scheduler = torch_schedule(optimizer, "cosine", 3, 8)

@@ -95,6 +95,7 @@ def test_gradients_count_where_nothing_travels_between_backward_and_step(axes: d
     ranks = ranks_of(**axes, batch_size=12)
     peak = ranks[len(ranks) // 2].peak
     assert peak["gradients"] == peak["parameters"] > 0
+    assert ranks[-1].peak["messages"] == (4 * V * D if len(ranks) > 1 else 0)  # of the tied weight
 
 
 @pytest.mark.parametrize("zero", [1, *exhaustive(0)])
