@@ -38,13 +38,12 @@ def validation_loss(
     loss_sum, num_targets = 0.0, 0
     mine, most = list(batches(examples[number::count], batch_size)), list(batches(examples[::count], batch_size))
     trainer.model.eval()
-    with torch.random.fork_rng(devices=[]):  # a pipeline draws a seed for every batch, and training goes on after this
-        for rows in mine:
-            batch = collate(rows)
-            loss_sum += trainer.loss_sum(batch)
-            num_targets += num_target_tokens(batch["labels"])
-        if len(mine) < len(most):
-            trainer.loss_sum(collate(list(examples[:1])))  # ranks that share a model run forward equally often
+    for rows in mine:
+        batch = collate(rows)
+        loss_sum += trainer.loss_sum(batch)
+        num_targets += num_target_tokens(batch["labels"])
+    if len(mine) < len(most):
+        trainer.loss_sum(collate(list(examples[:1])))  # ranks that share a model run forward equally often
     trainer.model.train()
     if count > 1:
         loss_sum, num_targets = global_sum(loss_sum), int(global_sum(num_targets))

@@ -25,7 +25,6 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pllab import comm, models
-from pllab.comm.devices import fork_rng
 from pllab.data import IGNORED
 from pllab.models.new_gpt2 import initialise, made_real
 from pllab.parallel import (
@@ -266,12 +265,11 @@ def schedule_of(
         return family.make(config.pp, num_parts)
     measured = max(num_parts, 2 * config.pp)
     options: Any = {"num_microbatches": measured, "repeats": 2, "timeout_s": config.timeout_s, "devices": devices}
-    with fork_rng(devices[0]):
-        ids = torch.randint(vocab_size, (measured * max(1, rows // num_parts), config.max_length))
-        if mesh is None:
-            costs = calibrate(stages, (ids, ids), ids, mean_loss, num_ranks=config.pp, **options)
-        else:
-            costs = _costs_of_ranks(stages, ids, options, comm.group_of(mesh, "pp"))
+    ids = torch.randint(vocab_size, (measured * max(1, rows // num_parts), config.max_length))
+    if mesh is None:
+        costs = calibrate(stages, (ids, ids), ids, mean_loss, num_ranks=config.pp, **options)
+    else:
+        costs = _costs_of_ranks(stages, ids, options, comm.group_of(mesh, "pp"))
     limit = float(config.pp) if config.memory_limit is None else config.memory_limit
     return zero_bubble(config.pp, num_parts, costs, limit)
 
@@ -286,9 +284,9 @@ def _costs_of_ranks(
     after = [deepcopy(stages[last][-1:])] if own < last else []
     chain = [stage.to(options["devices"][0]) for stage in (*before, stages[own], *after)]
     costs = calibrate(chain, (ids, ids), ids, mean_loss, num_ranks=1, **options)
-    mine = [costs.duration(len(before), kind) for kind in (Kind.F, Kind.I, Kind.W, Kind.B)]
-    forward, backward_input, backward_weight, backward = zip(*comm.all_gather_object(mine, group), strict=True)
-    of_ranks = Costs(forward, backward_input, backward_weight, backward=backward)
+    mine = [costs.duration(len(before), kind) for kind in (Kind.F, Kind.I, Kind.W)]  # the search splits every B
+    forward, backward_input, backward_weight = zip(*comm.all_gather_object(mine, group), strict=True)
+    of_ranks = Costs(forward, backward_input, backward_weight)
     return comm.all_gather_object(of_ranks)[0]  # all pipelines take the same schedule
 
 
