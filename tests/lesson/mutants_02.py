@@ -194,6 +194,11 @@ def nobody_in_two_groups(members):
     return all_then_mine(disjoint)
 
 
+def one_group_for_equal_lists(members):
+    made = {ranks: dist.new_group(ranks) for ranks in dict.fromkeys(map(tuple, members))}
+    return [made[tuple(ranks)] for ranks in members if dist.get_rank() in ranks]
+
+
 def by_a_collective(x):
     everything = [torch.empty_like(x) for _ in range(dist.get_world_size())]
     dist.all_gather(everything, x)
@@ -230,3 +235,5 @@ WRONG = [
     ("02.3", "wrong_order", large_groups_first),
     ("02.3", "raised", nobody_in_two_groups),
 ]
+
+LET_THROUGH = [("02.3", "wrong", one_group_for_equal_lists)]

@@ -236,6 +236,12 @@ def drops_the_same(rank, world_size, number, batch_size, seed, epoch, remainder)
     return random.Random(seed + epoch).sample(order, len(order))[rank::world_size]
 
 
+@changed
+def repeats_the_same(rank, world_size, number, batch_size, seed, epoch, remainder):
+    more = [place % number for place in range(-number % world_size)] * (remainder == "pad")
+    return dealt(rank, world_size, shuffled(number, seed + epoch) + more, remainder)
+
+
 def shuffles_on(rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"):
     """One generator for ever: each call of set_epoch shuffles on, whatever its number."""
     share, order, generator = Subset(dataset, []), list(range(len(dataset))), random.Random(seed)
@@ -307,3 +313,5 @@ WRONG = [
     ("04.2", "other_process", order_of_a_text),
     ("04.2", "drops_all", drops_none_or_all),
 ]
+
+LET_THROUGH = [("04.2", "same_left_out", repeats_the_same)]

@@ -180,7 +180,7 @@ def an_assertion(rank, world_size, num_heads, head_dim):
 
 def says_nothing(rank, world_size, num_heads, head_dim):
     if num_heads % world_size:
-        raise ValueError("bad number of heads")
+        raise ValueError(f"{num_heads} is a bad number of heads")
     return never_refuses(rank, world_size, num_heads, head_dim)
 
 

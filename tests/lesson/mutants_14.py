@@ -267,7 +267,8 @@ def forgets_memory(num_ranks, price, most_bytes):
 
 def least_memory(num_ranks, price, most_bytes):
     found = _fitting(num_ranks, price, most_bytes)
-    return min(found, key=lambda one: one[1:])[2] if found else None
+    near = [one for one in found if one[0] <= 1.2 * min(found)[0]]  # too many: 10 % more are allowed
+    return min(near, key=lambda one: one[1:])[2] if found else None
 
 
 def fails_where_none_fits(num_ranks, price, most_bytes):

@@ -446,14 +446,14 @@ def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(mon
 
 def test_who_asks_back_for_ever_is_late(monkeypatch, tmp_path):
     monkeypatch.setattr(asking, "_MOST_CALLS", 1000)
-    call = {"call": 0, "args": [], "kwargs": {"dict": []}}
-    line = Mock(receive=lambda _: call, late=lambda _: asking.Ended("hang", ""))
+    call, left_s = {"call": 0, "args": [], "kwargs": {"dict": []}}, list[float]()
+    line = Mock(receive=lambda given_s: left_s.append(given_s) or call, late=lambda _: asking.Ended("hang", ""))
     monkeypatch.setattr(asking, "Conversation", lambda *_, **__: line)
     solution, calls = asking.Solution(None, tmp_path, {}, None), []
     solution.begin(20.0)
     with pytest.raises(asking.Ended):
         solution(lambda: calls.append(0))
-    assert len(calls) == 1000
+    assert len(calls) == 1000 and left_s[1] == 20.0 > left_s[-1]
 
 
 def test_who_leaves_the_conversation_and_stays_is_told_so():

@@ -286,6 +286,7 @@ AS_IN_A_NOTEBOOK = {  # the cell of the function, and that of its check
         CHECK,
     ),
     "commas and brackets": ("", f'check("00.1", {LAMBDA},  # the last, with ) and ,\n deadline_s=90)'),
+    "a refusal of its own": (SHARES.replace("    r", "    if rank < 0: raise NotImplementedError\n    r"), CHECK),
     "by its name": (SHARES, 'check("00.1", solution=my_share)'),
     "both by their names": (SHARES, 'lesson.check(solution=my_share, exercise_id="00.1")'),
     "in another call, and in a comment": (SHARES, 'print(check("00.1", my_share))\n# check("00.1", None)'),

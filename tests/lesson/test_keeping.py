@@ -141,6 +141,7 @@ def test_what_cannot_be_kept_is_said():
         "a name of Python's, imported": "from math import pow\ndef f(n):\n    return int(pow(n + 1, 1)) + len([]) ",
         "a decorator": "import functools\n@functools.cache\ndef g(n):\n    return n + 1\ndef f(n):\n    return g(n)",
         "a value of the package's": "from pllab.comm import MAX\ndef f(n):\n    return n + 1 if MAX else 0",
+        "another try below": "def f(n):\n    return 0\ndef f(n):\n    return n + 1",
         "another name": "def g(n):\n    return n + 1\ntake = g\ndef f(n):\n    return take(n)",
         "a base": "class Base:\n    def go(self, n):\n        return n + 1\nclass f(Base):\n    def __new__(cls, n):\n"
         "        return Base.go(cls, n)",

@@ -69,8 +69,8 @@ def test_a_part_has_some_kinds_of_some_micro_batches_in_their_order_and_the_pair
 
 
 def test_a_forward_that_its_backward_does_not_follow_is_in_no_pair() -> None:
-    moved = Schedule.of([["0F0", "0F1", "1F0", "1B0", "1F1", "0B0", "1B1", "0B1"]])
-    overlaps = frozenset({Action(0, Kind.F, 1), Action(1, Kind.F, 0)})
+    moved = Schedule.of([["0F0", "0F1", "1F0", "1B0", "1F1", "0I0", "0W0", "1B1", "0B1"]])
+    overlaps = frozenset(map(Action.parse, ("0F1", "1F0", "1F1")))
     assert [str(first) for first, _ in replace(moved, overlaps=overlaps).pairs()] == ["1F0"]
 
 
