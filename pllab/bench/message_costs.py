@@ -203,13 +203,12 @@ class LinkBench:
     """Whole steps over a link of some `cost`, by the most bytes of a bucket, as text: `"1"` is one message each.
 
     `plans` tells of each bucket when its last gradient is there, in seconds from the start of a step without messages,
-    and its bytes; `computing_s` is how long that step takes. `timelines` has the last step of each plan.
+    and its bytes. `timelines` has the last step of each plan.
     """
 
     cost: MessageCost
     steps: Comparison
     plans: Mapping[str, Plan]
-    computing_s: float
     timelines: Mapping[str, Timeline]
 
     def num_messages(self, name: str) -> int:
@@ -217,9 +216,9 @@ class LinkBench:
         return len(self.plans[name])
 
     def simulated_s(self, name: str) -> float:
-        """A step without messages, and what is still under way when it has ended."""
+        """When the last message of a step is through; it leaves when all gradients are there."""
         ready_s, num_bytes = zip(*self.plans[name], strict=True)
-        return max(self.computing_s, leave_when_ready(ready_s, num_bytes, self.cost)[-1][1])
+        return leave_when_ready(ready_s, num_bytes, self.cost)[-1][1]
 
     def best(self) -> str:
         """The plan with the shortest median step."""
@@ -304,7 +303,7 @@ def _measure_link(rank: int, world_size: int, workload: Workload, repeats: int) 
     by_rank = comm.all_gather_object(spans)
     drawn = {name: [span for of_rank in by_rank for span in of_rank[name]] for name in plans}
     timelines = {name: Timeline.of(each, "emulated", world_size) for name, each in drawn.items()}
-    return LinkBench(MessageCost(LATENCY_S, backward_s / total), comparison, plans, max(ready_s), timelines)
+    return LinkBench(MessageCost(LATENCY_S, backward_s / total), comparison, plans, timelines)
 
 
 def _without_messages(alone: _HookedTrainer, repeats: int) -> tuple[list[float], float]:

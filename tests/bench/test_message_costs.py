@@ -62,7 +62,6 @@ def test_every_plan_is_measured_simulated_and_drawn() -> None:
         assert len(sent) == bench.num_messages(name)
         assert all(span.duration >= costs.LATENCY_S for span in sent)
         assert min(bench.steps.seconds[name]) >= costs.LATENCY_S * bench.num_messages(name)
-    assert bench.simulated_s(each) >= bench.computing_s
     assert bench.simulated_s(each) >= 16 * costs.LATENCY_S
 
 
