@@ -184,6 +184,12 @@ def says_nothing(rank, world_size, num_heads, head_dim):
     return never_refuses(rank, world_size, num_heads, head_dim)
 
 
+def says_nothing_of_heads(rank, world_size, num_heads, head_dim):
+    if num_heads % world_size:
+        raise ValueError(f"{world_size} ranks cannot share them")
+    return never_refuses(rank, world_size, num_heads, head_dim)
+
+
 def a_head_instead_of_columns(rank, world_size, num_heads, head_dim):
     _checked(world_size, num_heads)
     return num_heads // world_size
@@ -297,3 +303,5 @@ WRONG = [
     ("12.4", "not_all_ranks", a_rank_receives_alone),
     ("12.4", "wrong", loss_that("clamps_logits")),
 ]
+
+LET_THROUGH = [("12.3", "unclear", says_nothing_of_heads)]
