@@ -27,7 +27,7 @@ from pllab.train.inputs import meta_model
 from pllab.train.trainers import Pipelined, Trainer, make_trainer, packet_of, stage_sizes
 
 _GIB = 2**30
-_MOST_ROWS = 1_000_000  # torch counts the numbers of a tensor in 64 bits
+_MOST_ROWS = 1_000_000  # of a rank in a step; torch counts the numbers of a tensor in 64 bits
 _MOST_RANKS = 1 << 17  # torch makes a list of them; a million take minutes
 
 
@@ -208,14 +208,12 @@ def scale(
         dtype: number type of parameters, gradients, moments and activations.
 
     Raises:
-        ValueError: the axes contradict each other, or the model, a count is below 1, or there are more than a million
-            rows.
+        ValueError: the axes contradict each other, or the model, or a count is below 1, or as `count_layout`.
     """
     size, usual = gpt2_config(model), 2 * pp if pp > 1 else 1
     parts = usual if num_microbatches is None else num_microbatches
     of_pipeline: Any = {"num_microbatches": parts, "schedule": schedule} if pp > 1 else {"accumulation": parts}
     axes: Any = {"world_size": world_size, "dp": dp, "tp": tp, "pp": pp, "zero": zero, "loss_parallel": loss_parallel}
-    whole_number("rows", rows, most=_MOST_ROWS)
     sizes: Any = {"n_layer": size.n_layer, "n_embd": size.n_embd, "n_head": size.n_head, "vocab_size": vocab_size}
     shape = axes | sizes | of_pipeline | {"batch_size": dp * rows * parts, "max_length": max_length, "dtype": dtype}
     return count_layout(TrainConfig(**shape, gradient_clipping=1.0), machine)
@@ -225,9 +223,10 @@ def count_layout(config: TrainConfig, machine: Machine) -> Scale:
     """`scale` for a configuration of this package's classes that is not searched and recomputes nothing.
 
     Raises:
-        ValueError: there are more than 131,072 ranks.
+        ValueError: there are more than 131,072 ranks, or a million rows of one in a step.
     """
     whole_number("world_size", config.world_size, most=_MOST_RANKS)
+    whole_number("rows x num_microbatches", config.batch_size // config.dp, most=_MOST_ROWS)
     ranks = tuple(_count(coordinate, config, machine) for coordinate in range(config.pp))
     num_parameters = sum(parameter.numel() for parameter in meta_model(config, config.vocab_size).parameters())
     return Scale(config, num_parameters, ranks, *_timed(config, ranks, machine))

@@ -28,7 +28,8 @@ def refusal(capsys):
     [
         ("trian", "'trian' is no command; choose one of doctor, train, "),
         ("doctor --ranks -1", "ranks is -1"),
-        ("scale --rows 1000000000000000000000", "rows is 1000000000000000000000; give a whole number from 1 to 100"),
+        ("scale --rows 2000000", "rows x num_microbatches is 2000000; give a whole number from 1 to 1000000"),
+        ("scale --num-microbatches 2000000", "rows x num_microbatches is 2000000; give a whole number from 1 to 100"),
         ("scale --world-size 1000000000000 --dp 1000000000000", "1000000000000; give a whole number from 1 to 131072"),
         ("train --mode tensor", "argument --mode: invalid choice: 'tensor'"),
         ("train --vocab-size 8", "vocab_size 8"),

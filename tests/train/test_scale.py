@@ -207,7 +207,7 @@ def test_the_command_prints_a_table_and_refuses_what_a_run_refuses(capsys: Any) 
     assert "2,048 ranks = dp 512 x tp 2 x pp 2, zero 1" in shown and "reduce_scatter" in shown and "simulated" in shown
     assert main("scale --model huge".split()) == 2 and "'huge' is none of tiny, small" in capsys.readouterr().err
     assert main("scale --dp 4 --world-size 5".split()) == 2 and "give world_size 4" in capsys.readouterr().err
-    assert main("scale --rows 0".split()) == 2 and "rows is 0; give a whole number" in capsys.readouterr().err
+    assert main("scale --rows 0".split()) == 2 and "batch_size is 0; give a whole number" in capsys.readouterr().err
 
 
 @pytest.mark.exhaustive
